@@ -40,6 +40,8 @@ are all that most users need.
   an error of {least_error}. Gradients and weights
   are [codes](Torch.md#weights-in-codes), which `tandem.torch` encodes and decodes.
 
+`tandem.torch.recommend` [chooses](Choosing.md) for a model and an amount of memory.
+
 For models whose parameters are float32, as under autocast, every strategy keeps f32 weights and gradients, and
 its own states: `adam8bit` then takes 10.03 bytes in place of 16. Small tensors, such as norms and biases, have
 [f32 states](Torch.md#what-is-kept-in-f32) under all of them.

@@ -160,7 +160,7 @@ def strategies_table(content: dict) -> str:
 
 
 def ladder() -> str:
-    """What matrices in bfloat16 get, by bytes per parameter."""
+    """The table of what matrices in bfloat16 get, by bytes per parameter."""
     shapes, rows = {f"layers.{i}.weight": (1 << 12, 1 << 12) for i in range(256)}, []
     for budget in (16, 14, 12, 10, 9, 8, 7.5, 7, 6.05, 5.35):
         found = [tt.recommend(shapes, budget * 2**32, betas=(0.9, beta2)).choices[0]
@@ -171,7 +171,7 @@ def ladder() -> str:
 
 
 def printed() -> list[str]:
-    """What the examples of the page print, one after the other."""
+    """The outputs of the page's examples, one after the other."""
     blocks = [part.split("```", 1)[0].format() for part in PAGE.split("```python\n")[1:]]
     names, texts = {}, []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What differs between the versions of PyTorch that Tandem supports, from 2.4 on."""
+"""Differences between the versions of PyTorch that Tandem supports, from 2.4 on."""
 
 from __future__ import annotations
 

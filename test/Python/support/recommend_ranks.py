@@ -28,7 +28,7 @@ class Model(torch.nn.Module):
 
 
 def outcome(budget):
-    """What is chosen before and after the model is spread, and what is in memory then."""
+    """The choices before and after the model is spread, and the bytes that there are then."""
     model = Model().bfloat16()
     memory = int(budget * sum(p.numel() for p in model.parameters()) / dist.get_world_size())
     planned = tt.recommend(model, memory, ranks=dist.get_world_size())

@@ -1,4 +1,4 @@
-"""What was measured of the library's strategies: whether they follow, and what they lose."""
+"""Measurements of the library's strategies: whether they follow, and what they lose."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Measured:
         return 2 if self.hidden else 1 if self.gradients < 2 else 0
 
     def codes_for(self, dtype: torch.dtype) -> int:
-        """The same of parameters of a type: those in float32 stay as they are."""
+        """:attr:`codes` of parameters of a type: those in float32 stay as they are."""
         return 0 if dtype == torch.float32 else self.codes
 
     def follows_at(self, beta2: float) -> bool:

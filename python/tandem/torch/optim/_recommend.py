@@ -18,9 +18,9 @@ from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
 from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
                                        param_groups)
 
-#: Of choices whose errors are within this factor of the least, the simplest is taken.
+#: The factor of the least error within which the simplest choice is taken.
 TOLERANCE = 1.1
-#: What small tensors get: float32 in whole, in the fewest bytes.
+#: The strategies of small tensors: float32 in whole, in the fewest bytes.
 EXACT = {torch.bfloat16: "remainder", torch.float32: "fp32"}
 
 
@@ -231,7 +231,7 @@ def on_first_rank(tensor: Described) -> Described:
 
 
 def ranks_of(tensors: Iterable[Described]) -> int:
-    """How many ranks share parameters."""
+    """The number of ranks that share parameters."""
     return max((tensor.shard.mesh.size() for tensor in tensors if tensor.shard), default=1)
 
 
@@ -409,7 +409,8 @@ class Search:
                       *(self._mean(role, name, what) for what in ("lost", "kept")))
 
     def _mean(self, role: str, name: str, what: str) -> float | None:
-        """What training lost, a property of weights: those in float32 are as under fp32."""
+        """A role's share of what training lost, a property of weights: those in float32 are as
+        under fp32."""
         found = [(getattr(measured()["fp32" if tensor.dtype == torch.float32 else name], what),
                   tensor.elements) for tensor in self.roles[role]]
         if any(value is None for value, _ in found):

@@ -10,7 +10,7 @@ import torch
 from tandem.torch._shards import Shard, shard_of
 from tandem._companions import keeps_f32_states
 
-#: What a parameter can be, in the order of groups.
+#: The roles that a parameter can have, in the order of groups.
 ROLES = ("matrices", "embeddings", "head", "norms and biases", "small tensors")
 #: The roles that hardly count in memory.
 SMALL_ROLES = ROLES[3:]
@@ -22,7 +22,7 @@ LEAST_MATRIX = 4096
 #: Parts of dotted names by which models call their output layer, outside of numbered layers.
 _HEADS = frozenset(("lm_head", "head", "heads", "embed_out", "unembed", "output", "classifier",
                     "score", "output_layer", "output_projection", "logits"))
-#: The same of embeddings, with all that contains "embed".
+#: Parts of names by which they call embeddings, with all that contains "embed".
 _EMBEDDINGS = frozenset(("wte", "wpe"))
 
 

@@ -24,7 +24,7 @@ CASES = ("everything", "middle", "little")
 
 @pytest.fixture(scope="module")
 def outcomes(made_once):
-    """What each function returns on two ranks."""
+    """The results of each function on two ranks."""
     def run(folder):
         results = run_ranks("support.recommend_ranks", [*CASES, "far_too_little"], 2, folder)
         (folder / "results").write_text(json.dumps(results))

@@ -1,0 +1,78 @@
+#===- test_choosing.py - What recommend() reads ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of the file that tandem.torch.recommend reads, which is
+# derived of results, and of docs/Choosing.md.
+#
+#===----------------------------------------------------------------------===#
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/choosing")]
+pytest.importorskip("torch")
+import choosing_page  # noqa: E402
+import measured  # noqa: E402
+import tandem  # noqa: E402
+import training  # noqa: E402
+from common import RESULTS, load  # noqa: E402
+
+
+def test_the_package_has_what_was_measured():
+    assert measured.TARGET.read_text() == measured.text(), (
+        "results have changed; run benchmarks/choosing/measured.py")
+
+
+def test_other_results_make_another_file(tmp_path):
+    """The comparison above finds a stale file."""
+    for name in ("following", "accuracy", "live_bytes", "choosing"):
+        content = load(name)
+        if name == "following":
+            content["strategies"]["bf16"][3]["follows"] = True
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    assert measured.text(tmp_path) != measured.TARGET.read_text()
+
+
+def test_the_numbers_are_those_of_the_results():
+    """Some of them by another way: from the seeds, and from compiled kernels."""
+    strategies = json.loads(measured.TARGET.read_text())["strategies"]
+    assert set(strategies) == set(load("following")["strategies"]) - {
+        "f16-fp32-optim", "f16-master-weights"}
+    sparse = [of["flash-f16"]["0.999"]["3000"] for of in load("accuracy")["cells"]["sparse"].values()]
+    assert strategies["flash-f16"]["errors"]["bfloat16"]["rare"]["0.999"] == pytest.approx(
+        sum(sparse) / len(sparse), rel=1e-3)
+    for name in ("remainder", "flash-f16", "dither-softsign-root"):
+        of = strategies[name]
+        assert of["weights"] + of["gradients"] + of["states"] == pytest.approx(
+            tandem.compile("adamw", name).bytes_per_parameter, abs=3e-4)
+    lost = [cell["lost_share"] for cell in load("choosing")["strategies"]["adam8bit"].values()]
+    assert strategies["adam8bit"]["lost"] == pytest.approx(sum(lost) / len(lost), rel=1e-3)
+
+
+def test_page():
+    """It is what its script writes, and its examples print what it says."""
+    assert choosing_page.page(load("choosing")) == (ROOT / "docs/Choosing.md").read_text(), (
+        "run benchmarks/choosing/choosing_page.py")
+
+
+def test_runs(tmp_path):
+    """A short run of each kind; what is there already is kept."""
+    command = ["--steps", "10", "--seeds", "1", "--strategies", "fp32", "--budgets", "9",
+               "--results", str(tmp_path)]
+    training.run(training.parse(command))
+    content = load("choosing", tmp_path)
+    cell = content["budgets"]["9"]["0"]
+    assert cell["bytes_per_parameter"] <= 9 and 0 < cell["lost_share"] < 1
+    assert cell["strategies"]["matrices"] == "flash-f16"
+    assert content["strategies"]["fp32"]["0"]["lost_share"] < 0.01
+    training.run(training.parse(command))
+    assert load("choosing", tmp_path)["budgets"] == content["budgets"]
+    with pytest.raises(SystemExit, match="is of .*'steps': 10.*remove it"):
+        training.run(training.parse([*command, "--steps", "20"]))
+    assert RESULTS != tmp_path
