@@ -94,8 +94,8 @@ class Conversion:
 
     def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
                  matrix: bool = False, floor: bool = False, chip: str = "cpu"):
-        #: How many planes of the target and of the source the kernel has, in this order, and
-        #: how often it runs.
+        #: The numbers of planes of the target and of the source in the kernel, in this order,
+        #: and of its launches.
         native, self.written, self.read, self.launches = _tandem.compile_conversion(
             source, target, adds, fresh, matrix, floor, chip)
         #: None where planes are copied.

@@ -54,7 +54,7 @@ class Layer:
     ``keeps``, its forward pass also keeps what the linear layers after it would keep.
     """
 
-    #: What a framework runs a pass with.
+    #: The class by which a framework runs a pass.
     _pass_type: type[PassPlanes] = PassPlanes
 
     def __init__(self, layer: str, recipe: str, dtype: str, vector_dtype: str,

@@ -30,7 +30,7 @@ Scalar = float | jax.Array
 
 @dataclass(frozen=True)
 class Call:
-    """What is known of a launch when its function is traced."""
+    """The properties of a launch that are known when its function is traced."""
 
     what: str  #: in messages: "a step of adamw"
     instead: str  #: in messages: what to do in place of jax.vmap
@@ -147,7 +147,7 @@ def _refuse_vmap(operands, axes, *, call: Call):
 def _refuse_derivative(*operands, call: Call, **rest):
     raise NotImplementedError(
         f"{call.what} rounds what it computes, and has no derivative by what it is given here; "
-        "differentiate the loss alone, once and in reverse, or put jax.lax.stop_gradient around "
+        "differentiate only the loss, once and in reverse, or put jax.lax.stop_gradient around "
         "what goes in")
 
 

@@ -381,7 +381,7 @@ def _by_rule(leaves: Sequence[Leaf], more: Callable[[Leaf], object] = lambda lea
 
 
 def _parallel(treedef, tree: object, name: str) -> list:
-    """What a pytree has in the places of the leaves of another one."""
+    """Returns what a pytree has in the places of the leaves of another one."""
     try:
         return treedef.flatten_up_to(tree)
     except ValueError:

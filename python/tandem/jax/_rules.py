@@ -18,7 +18,7 @@ from tandem._storages import floats
 from tandem.jax._convert import Job, convert, zeros
 from tandem.jax._launch import DTYPES
 
-#: What kernels call the types that models compute in.
+#: The kernels' names of the types that models compute in.
 TYPES = {DTYPES[name]: name for name in ("bf16", "f16", "f32")}
 
 
@@ -46,8 +46,8 @@ class Rule(ParamPlanes):
                 for name, plane in self.state_planes.items()}
 
     def initial(self, label: str, param: jax.Array, threads: int) -> dict[str, jax.Array]:
-        """The state of a parameter that has not taken a step: zeros, but for master weights and
-        weights in codes, which hold the parameter's value, as far as they can."""
+        """The state of a parameter that has not taken a step: zeros, except for master weights
+        and weights in codes, which hold the parameter's value, as far as they can."""
         planes = {name: zeros(self.state_planes[name], shape)
                   for name, shape in self.shapes(param.shape).items()}
         if self.hidden:

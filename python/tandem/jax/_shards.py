@@ -36,7 +36,7 @@ def whole_shape(shape: tuple[int, ...], axes: tuple[str, ...]) -> tuple[int, ...
 
 
 def number_of_shard(axes: tuple[str, ...]) -> jax.Array:
-    """How many shards come before that of this device, an i32."""
+    """The number of shards before that of this device, an i32."""
     return jax.lax.axis_index(axes) if axes else jnp.zeros((), jnp.int32)
 
 

@@ -98,6 +98,14 @@ def test_torch_python():
         exec(block, names)
 
 
+def test_jax_python():
+    """The examples of docs/JAX.md, one after the other."""
+    pytest.importorskip("jax", reason="JAX is not installed")
+    names = {}
+    for block in blocks("docs/JAX.md", "python"):
+        exec(block, names)
+
+
 def test_layers_python():
     """The examples of docs/Layers.md, one after the other."""
     pytest.importorskip("torch")

@@ -1,0 +1,123 @@
+#===- jax_step.py - Optimizer steps under jax.jit --------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the measurement of AdamW's steps under jax.jit, Tandem's
+# beside optax's, by turns in one process.
+#
+#===----------------------------------------------------------------------===#
+"""Time of AdamW steps under jax.jit: tandem.jax and optax, by turns."""
+
+import argparse
+import functools
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import tandem.jax
+from common import load, machine, save, table
+
+#: The shapes of leaves: a block of a transformer of width 256 with a part of its embedding,
+#: and one of width 1024.
+SIZES = {
+    "1M": [(256, 768), (256, 256), (256, 1024), (1024, 256), (1024,), (256,), (256,), (840, 256)],
+    "16M": [(1024, 3072), (1024, 1024), (1024, 4096), (4096, 1024), (4096,), (1024,), (1024,),
+            (3072, 1024)],
+}
+#: Tandem's strategies, and the type of weights.
+STRATEGIES = {"fp32": jnp.float32, "coat-fp32": jnp.float32, "adam8bit": jnp.bfloat16,
+              "flash-f16": jnp.bfloat16, "collage-plus": jnp.bfloat16}
+#: optax.adamw by the type of weights, gradients and states.
+PEERS = {"optax.adamw, f32": jnp.float32, "optax.adamw, bf16": jnp.bfloat16}
+HYPERS = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
+
+
+def arrays(shapes: list[tuple[int, ...]], dtype, scale: float) -> list[jax.Array]:
+    draw = np.random.default_rng(0)
+    return [jnp.asarray(scale * draw.standard_normal(shape, np.float32)).astype(dtype)
+            for shape in shapes]
+
+
+class Contender:
+    """One way of taking steps, and how long they took."""
+
+    def __init__(self, optimizer, update, dtype, shapes):
+        self.params, self.grads = arrays(shapes, dtype, 1.0), arrays(shapes, dtype, 1e-2)
+        self.state = optimizer.init(self.params)
+        self.step = jax.jit(update, donate_argnums=(1, 2))
+        self.samples: list[float] = []
+
+    def run(self, measured: bool) -> None:
+        start = time.perf_counter()
+        self.params, self.state = jax.block_until_ready(
+            self.step(self.grads, self.params, self.state, jnp.float32(1e-3)))
+        if measured:
+            self.samples.append(time.perf_counter() - start)
+
+
+def by_tandem(strategy: str, shapes) -> Contender:
+    optimizer = tandem.jax.adamw(strategy=strategy, decay="before")
+
+    def update(grads, params, state, rate):
+        return optimizer.step(grads, state, params, lr=rate)
+
+    return Contender(optimizer, update, STRATEGIES[strategy], shapes)
+
+
+def by_optax(dtype, shapes) -> Contender:
+    optimizer = optax.inject_hyperparams(functools.partial(optax.adamw, **HYPERS))(
+        learning_rate=1e-3)
+
+    def update(grads, params, state, rate):
+        state.hyperparams["learning_rate"] = rate
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    return Contender(optimizer, update, dtype, shapes)
+
+
+def measure(size: str, rounds: int) -> dict[str, dict]:
+    """Medians in ms over rounds, in which all contenders take turns."""
+    shapes = SIZES[size]
+    contenders = {name: by_optax(dtype, shapes) for name, dtype in PEERS.items()} | {
+        f"tandem.jax, {name}": by_tandem(name, shapes) for name in STRATEGIES}
+    for turn in range(rounds + 5):
+        order = list(contenders.values())
+        for contender in order[::-1] if turn % 2 else order:
+            contender.run(measured=turn >= 5)
+    return {name: {"ms": 1e3 * statistics.median(one.samples),
+                   "least_ms": 1e3 * min(one.samples)} for name, one in contenders.items()}
+
+
+def page_table(results: dict) -> str:
+    """The medians as a table in Markdown."""
+    sizes = results["sizes"]
+    rows = [[name, *(f"{found[name]['ms']:.2f}" for found in sizes.values())]
+            for name in next(iter(sizes.values()))]
+    return table(["milliseconds of a step", *sizes], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=200, help="turns of each contender")
+    parser.add_argument("--no-save", action="store_true", help="leave the results as they are")
+    parser.add_argument("--table", action="store_true", help="only print the saved results")
+    options = parser.parse_args()
+    if options.table:
+        print(page_table(load("jax_step")))
+        return
+    results = {"sizes": {size: measure(size, options.rounds) for size in options.sizes},
+               "machine": machine() | {"jax": jax.__version__, "optax": optax.__version__}}
+    print(page_table(results))
+    if not options.no_save:
+        save("jax_step", results)
+
+
+if __name__ == "__main__":
+    main()
