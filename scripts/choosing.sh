@@ -2,12 +2,12 @@
 # Trains the demo's small model under strategies and recommendations, derives what
 # tandem.torch.recommend reads from that and other results, and writes docs/Choosing.md.
 # What benchmarks/results/choosing.json has already is kept. Options go to
-# benchmarks/choosing/training.py: --seeds, --steps, --strategies, --budgets.
+# benchmarks/choosing/recommended_runs.py: --seeds, --steps, --strategies, --budgets.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
 python=${PYTHON:-.venv/bin/python}
 
-"$python" benchmarks/choosing/training.py "$@"
-"$python" benchmarks/choosing/measured.py
+"$python" benchmarks/choosing/recommended_runs.py "$@"
+"$python" benchmarks/choosing/measured_file.py
 "$python" benchmarks/choosing/choosing_page.py

@@ -114,9 +114,10 @@ public:
                                                      : rate);
     }
     std::vector<int64_t> integers;
-    for (uint32_t i = 0; i < info.desc->num_integers; ++i)
-      integers.push_back(
-          info.desc->integers[i].kind == TDM_ROLE_STEP ? number : 0);
+    for (uint32_t i = 0; i < info.desc->num_integers; ++i) {
+      bool isStep = info.desc->integers[i].kind == TDM_ROLE_STEP;
+      integers.push_back(isStep ? number : 0);
+    }
     check(tdm_plan_launch(plan, hypers.data(), integers.data(), 1, 0, nullptr));
   }
 

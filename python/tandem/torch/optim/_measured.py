@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-#: Written by benchmarks/choosing/measured.py of the results in benchmarks/results; a test
+#: Written by benchmarks/choosing/measured_file.py of the results in benchmarks/results; a test
 #: holds it against them.
 FILE = Path(__file__).with_name("measured.json")
 

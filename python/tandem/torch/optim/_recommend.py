@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import product
 from numbers import Real
@@ -66,6 +66,7 @@ class Recommendation:
         betas: the decays of both moments.
         error: the root mean square of the choices' errors over all parameters.
         notes: what to know beside the table, in sentences.
+        gradient_release: whether backward passes take the steps.
     """
 
     choices: tuple[Choice, ...]
@@ -73,7 +74,8 @@ class Recommendation:
     ranks: int
     betas: tuple[float, float]
     error: float
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    gradient_release: bool = False
 
     @property
     def strategies(self) -> dict[str, str]:
@@ -94,7 +96,8 @@ class Recommendation:
         """Python that makes the optimizer of a model called `model`."""
         lines = ["groups = tandem.torch.param_groups(model, {",
                  *(f'    "{role}": "{name}",' for role, name in self.strategies.items()), "})",
-                 f"optimizer = tandem.torch.AdamW(groups, lr=1e-3, betas={self.betas})"]
+                 f"optimizer = tandem.torch.AdamW(groups, lr=1e-3, betas={self.betas}"
+                 + (", gradient_release=True)" if self.gradient_release else ")")]
         if self.ranks > 1:
             lines.insert(0, f"# after fully_shard(model), over {self.ranks} ranks")
         if any(measured()[name].hidden for name in self.strategies.values()):
@@ -205,6 +208,9 @@ def _spread(tensor: Described, ranks: int) -> Described:
     if tensor.shard is not None:
         raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "
                          "out")
+    if not tensor.shape:
+        raise ValueError(f"parameter {tensor.name!r} is a scalar, which fully_shard does not "
+                         "spread; give it the shape (1,)")
     stride = torch.empty(tensor.shape, device="meta").stride()
     return replace(tensor, shard=Shard(tensor.shape, stride, (_rows(),), _FirstOf((ranks,))))
 
@@ -252,13 +258,16 @@ class Search:
         self.roles = {role: [t for t in tensors if t.trains and t.role == role and t.elements]
                       for role in ROLES}
         self.roles = {role: found for role, found in self.roles.items() if found}
+        self._counts = {role: sum(t.elements for t in found)
+                        for role, found in self.roles.items()}
         if not self.roles:
             raise ValueError("the model has no parameters that need a gradient; set "
                              "p.requires_grad_() for those to train")
         self._bytes: dict[tuple[str, str], Bytes] = {}
+        self._errors: dict[tuple[str, str], float | None] = {}
+        self._nominals: dict[tuple[str, str], float] = {}
 
-    def best(self, memory: int, ranks: int, betas: tuple[float, float],
-             notes: Iterable[str] = ()) -> Recommendation:
+    def best(self, memory: int, ranks: int, betas: tuple[float, float]) -> Recommendation:
         """The recommendation for so many bytes on a rank.
 
         Raises:
@@ -270,7 +279,8 @@ class Search:
                     choices = [self._choice(role, name) for role, name in names.items()]
                     return Recommendation((*choices, *self._frozen_choice()), memory, ranks,
                                           betas, self._error(names),
-                                          (*notes, *self._notes(names, ranks, betas)))
+                                          tuple(self._notes(names, ranks, betas)),
+                                          self.footprints.releases)
         raise ValueError(self._too_little(memory, ranks))
 
     #===--------------------------------------------------------------------===#
@@ -299,6 +309,11 @@ class Search:
 
     def _error_of(self, role: str, name: str) -> float | None:
         """The root mean square error of a role's elements; None if it was not measured."""
+        if (role, name) not in self._errors:
+            self._errors[role, name] = self._measured_error(role, name)
+        return self._errors[role, name]
+
+    def _measured_error(self, role: str, name: str) -> float | None:
         squares = 0.0
         for tensor in self.roles[role]:
             kinds = (["rare"] if role in ROWS_OF_TOKENS else ["dense"] if tensor.name
@@ -309,23 +324,24 @@ class Search:
             if None in found:
                 return None
             squares += tensor.elements * max(found)**2
-        return math.sqrt(squares / self._elements(role))
+        return math.sqrt(squares / self._counts[role])
 
     def _error(self, names: Mapping[str, str]) -> float:
         """The root mean square error of all elements."""
-        squares = sum(self._elements(role) * self._error_of(role, name)**2
+        squares = sum(self._counts[role] * self._error_of(role, name)**2
                       for role, name in names.items())
-        return math.sqrt(squares / sum(map(self._elements, names)))
-
-    def _elements(self, role: str) -> int:
-        return sum(tensor.elements for tensor in self.roles[role])
+        return math.sqrt(squares / sum(map(self._counts.__getitem__, names)))
 
     def _nominal(self, names: Mapping[str, str]) -> float:
         """The bytes of these roles on a rank, or somewhat fewer: without what ends of groups
         and rows add. It needs no kernels."""
-        return sum(measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
-                   * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
-                   for role, name in names.items() for tensor in self.roles[role])
+        for role, name in names.items():
+            if (role, name) not in self._nominals:
+                self._nominals[role, name] = sum(
+                    measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
+                    * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
+                    for tensor in self.roles[role])
+        return sum(self._nominals[one] for one in names.items())
 
     def _combinations(self, codes: int) -> Iterator[dict[str, str]]:
         options = {role: self._options(role, codes) for role in self.roles}
@@ -392,7 +408,7 @@ class Search:
         if any(tensor.dtype == torch.float32 for tensor in self.roles.get("matrices", ())):
             helps.append("parameters in bfloat16")
         return (f"{text_of(memory)} is too little memory for AdamW over "
-                f"{sum(map(self._elements, self.roles)):.3g} parameters: the least{where} is "
+                f"{sum(self._counts.values()):.3g} parameters: the least{where} is "
                 f"{text_of(least)} ({least} bytes), under "
                 f"{', '.join(dict.fromkeys(names.values()))}; less would do with "
                 f"{' or '.join(helps)}")
@@ -402,7 +418,7 @@ class Search:
     #===--------------------------------------------------------------------===#
 
     def _choice(self, role: str, name: str) -> Choice:
-        return Choice(role, name, len(self.roles[role]), self._elements(role),
+        return Choice(role, name, len(self.roles[role]), self._counts[role],
                       self._bytes_of(role, name),
                       all(measured()[name].follows_at(beta2) for beta2 in self.beta2s),
                       self._error_of(role, name),
@@ -415,7 +431,7 @@ class Search:
                   tensor.elements) for tensor in self.roles[role]]
         if any(value is None for value, _ in found):
             return None
-        return sum(value * count for value, count in found) / self._elements(role)
+        return sum(value * count for value, count in found) / self._counts[role]
 
     def _frozen_choice(self) -> list[Choice]:
         if not self.frozen:
@@ -431,6 +447,9 @@ class Search:
         if codes:
             yield ("Gradients are codes: p.grad is None after a backward pass, and "
                    "clip_grad_norm_ finds nothing (docs/Torch.md, Gradients in codes).")
+        if working := self.exact(names).working:
+            yield (f"{text_of(working)} more are for the largest tensor, while its gradient is "
+                   "encoded or released and its weight decoded.")
         if codes == 2:
             yield ("Weights are codes: decode_weights keeps them in memory only while a module "
                    "needs them.")

@@ -212,6 +212,17 @@ def test_codes_are_taken_where_nothing_else_fits():
     names["decoded"].remove()
 
 
+def test_types_within_a_role():
+    """A matrix in float32 beside others has its own bytes under the same strategy."""
+    model = make()
+    model.layers[0]["up"].weight.data = model.layers[0]["up"].weight.data.float()
+    found = tt.recommend(model, "1GiB", codes=False)
+    assert names_of(found)["matrices"] == "remainder" and found.error < 1e-5
+    assert found.bytes.total == tt.recommend(make(), "1GiB").bytes.total + 2 * 96 * 300
+    matrix = tt.recommend({"w": torch.zeros(64, 64, requires_grad=True)}, "1GiB")
+    assert names_of(matrix) == {"matrices": "fp32"} and matrix.bytes.total == 16 * 64 * 64
+
+
 @pytest.mark.parametrize("codes", (False, True))
 def test_the_least(codes):
     model = make()
@@ -228,6 +239,8 @@ def test_released_gradients_take_less():
     kept, released = (tt.recommend(model, "1GiB", gradient_release=of) for of in (False, True))
     assert released.bytes.gradients == 0 < kept.bytes.gradients
     assert released.bytes.working == 2 * 300 * 96
+    assert "56.3 KiB more are for the largest tensor" in str(released)
+    assert "gradient_release=True)" in released.code
     with pytest.raises(ValueError, match="the least is.*with more ranks of fully_shard$"):
         tt.recommend(model, 1000, gradient_release=True)
 
@@ -275,6 +288,8 @@ def test_more_ranks_need_less_of_each():
     assert "on each rank" in str(four) and "# after fully_shard(model), over 4 ranks" in four.code
     with pytest.raises(ValueError, match="the least on each of 4 ranks is"):
         tt.recommend(model, 1000, ranks=4)
+    with pytest.raises(ValueError, match="'scale' is a scalar, which fully_shard does not"):
+        tt.recommend({"scale": ()}, "1GiB", ranks=4)
 
 
 def test_what_is_frozen_counts():

@@ -1,4 +1,4 @@
-#===- measured.py - What the package knows of strategies -------*- Python -*-===#
+#===- measured_file.py - What the package knows of strategies --*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -51,11 +51,14 @@ def errors_of(accuracy: Results, name: str) -> dict[str, dict[str, float]] | Non
             for kind, of in found.items()}
 
 
-def errors(accuracy: Results, name: str) -> dict[str, dict]:
-    """The errors by the type of parameters."""
+def errors(accuracy: Results, name: str, states: float) -> dict[str, dict]:
+    """The errors by the type of parameters. Beside weights in f32, moments that take eight
+    bytes are f32 as well, and all is as under fp32."""
     names = {"float32": name if name in OWN_F32 else name + F32}
     if name not in OWN_F32:
         names["bfloat16"] = name
+    if states == 8 and name in accuracy.names:
+        names["float32"] = "fp32"
     found = {dtype: errors_of(accuracy, of) for dtype, of in sorted(names.items())}
     return {dtype: of for dtype, of in found.items() if of}
 
@@ -74,7 +77,7 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
     strategies = {}
     for name, kept in sorted(live["strategies"].items()):
         of = kept["kept"]
-        found = errors(accuracy, name)
+        found = errors(accuracy, name, of["states"])
         if not found or name not in following["strategies"]:
             continue
         strategies[name] = {
@@ -83,7 +86,7 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
             "follows": {f"{row['beta2']:g}": row["follows"]
                         for row in following["strategies"][name]},
             "errors": found, **losses(choosing, name)}
-    return {"source": "written by benchmarks/choosing/measured.py of following.json, "
+    return {"source": "written by benchmarks/choosing/measured_file.py of following.json, "
                       "accuracy.json, live_bytes.json and choosing.json in benchmarks/results",
             "strategies": strategies}
 
