@@ -10,9 +10,10 @@
 #===----------------------------------------------------------------------===#
 """sass.py [NAME...]: instructions per element, by pipe, of the library's kernels.
 
-A name is a graph, a layer, a strategy, a recipe or a kernel such as adamw/coat; with names
-the counts are printed, without any they are recorded in benchmarks/results/instructions.json, where
-what has the same PTX is kept: an interrupted run continues. Needs ptxas and nvdisasm, on
+A name is a graph, a layer, a strategy, a recipe or a kernel such as adamw/coat. With names,
+chips or a width the counts are printed; without them they are recorded in
+benchmarks/results/instructions.json, where what has the same PTX is kept: an interrupted run
+continues. Needs ptxas and nvdisasm, on
 PATH, in a Python package of NVIDIA's or named by PTXAS and NVDISASM, and no GPU."""
 
 import argparse
@@ -219,7 +220,8 @@ class Run:
 
     def __init__(self, tools: Tools, options: argparse.Namespace):
         self.tools, self.options = tools, options
-        self.records = not options.names and options.width == WIDTH
+        self.records = (not options.names and options.width == WIDTH
+                        and set(options.chips) == set(CHIPS))
         self.version = tools.version("ptxas")
         before = (load(RESULT) or {}) if self.records and not options.again else {}
         self.known = before.get("kernels", {}) if before.get("ptxas") == self.version else {}
@@ -249,7 +251,7 @@ class Run:
                 self.done += 1
                 if found and found["launches"]:
                     self.kernels.setdefault(case.name, {})[chip] = found
-                    if self.options.names:
+                    if not self.records:
                         print(line(case.name, chip, found["launches"]), flush=True)
                 self._show(len(tasks))
                 if time.monotonic() > self.saved + 30:
@@ -258,7 +260,7 @@ class Run:
 
     def _show(self, total: int) -> None:
         seconds = time.monotonic() - self.begin
-        if not self.options.names and (self.done % 10 == 0 or self.done == total):
+        if self.records and (self.done % 10 == 0 or self.done == total):
             print(f"{self.done} of {total} kernels in {seconds:.0f} s, {self.kept} of them as "
                   "before", file=sys.stderr, flush=True)
 
@@ -329,10 +331,11 @@ def main() -> int:
         print(f"sass.py: {tools}", file=sys.stderr)
         return 2
     cases = chosen(options.names)
-    if options.names:
+    run = Run(tools, options)
+    if not run.records:
         print(HEADER)
     try:
-        Run(tools, options).run([(case, chip) for chip in options.chips for case in cases])
+        run.run([(case, chip) for chip in options.chips for case in cases])
     except subprocess.CalledProcessError as error:
         print(f"sass.py: {error}\n{error.stderr}", file=sys.stderr)
         return 2

@@ -77,8 +77,8 @@ innermost loops that load vectors of elements in the graph of basic blocks, and 
 whole vectors.
 
 ```sh
-PYTHONPATH=build/python python benchmarks/gpu/sass.py                           # all, then sass_page.py
-PYTHONPATH=build/python python benchmarks/gpu/sass.py adamw/coat --chips sm_90  # one, printed
+scripts/count-sass.sh                           # what has changed, and this page
+scripts/count-sass.sh adamw/coat --chips sm_90  # one kernel, printed
 ```
 
 - Not executed: blocks that take elements one by one, at the ends of rows and where tensors are not aligned, and the calls for
@@ -88,11 +88,13 @@ PYTHONPATH=build/python python benchmarks/gpu/sass.py adamw/coat --chips sm_90  
 - A loop in the loop, as of a block's sum, counts once. So often it runs on average.
 - A lookup in shared memory takes as many cycles as the most different words that random indices of a warp's lanes have in one of 32 banks,
   about {conflicts:.1f} for a table of 256 words. Two vectors of 16 bytes beside each other, as of f32, touch half sectors and count twice.
+- Lookups in a table in global memory count as other loads do.
 - Not counted: what a launch does once (prologue, scales of whole tensors, totals), the latencies that resident
   warps hide, barriers, and the launch itself.
 
 A multiprocessor begins so many lanes in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
-and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA.
+and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA; in sm_80's FP16 a pair
+of bf16 takes two slots.
 
 {pipes}
 

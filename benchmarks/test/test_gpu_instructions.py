@@ -239,11 +239,11 @@ def test_command(tmp_path, monkeypatch, capsys):
     """An interrupted run continues; names print and record nothing."""
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(sass, "library", lambda: [sass.Case("sgd", "fp32")])
-    arguments = ("--chips", "sm_90", "--jobs", "1")
-    assert run(monkeypatch, "sgd", *arguments) == 0
+    monkeypatch.setattr(sass, "CHIPS", ("sm_90",))
+    assert run(monkeypatch, "sgd", "--chips", "sm_90", "--jobs", "1") == 0
     assert "sgd/fp32" in capsys.readouterr().out and not list(tmp_path.iterdir())
     for kept in (0, 1):
-        assert run(monkeypatch, *arguments) == 0
+        assert run(monkeypatch, "--jobs", "1") == 0
         assert "1 of 1 kernels in" in (error := capsys.readouterr().err)
         assert f", {kept} of them as before" in error
     (row,) = common.load("instructions", tmp_path)["kernels"]["sgd/fp32"]["sm_90"]["launches"]
