@@ -70,8 +70,10 @@ report() {
   "$build/tools/bin/python" -m pip install -q --disable-pip-version-check \
     -r python/requirements-wheel.txt
 }
-xla=$("$build/tools/bin/python" -c 'import importlib.util as u
-print(u.find_spec("jaxlib").submodule_search_locations[0] + "/include")')
+xla=$(.venv/bin/python -c 'import importlib.util as u
+jaxlib = u.find_spec("jaxlib")
+print(jaxlib.submodule_search_locations[0] + "/include" if jaxlib else "")')
+[[ $xla ]] || echo "wheel.sh: .venv has no jaxlib, and the wheels have no tandem.jax" >&2
 rm -f "$output"/tandem_*.whl
 whole=$(make_whole .venv/bin/python whole --no-build-isolation \
   -C build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")
