@@ -5,8 +5,9 @@
 # oldest platform that auditwheel finds them good for:
 #
 #   tandem_mlir     the compiler, with what it needs of LLVM and MLIR; for every Python
-#   tandem_runtime  the package without it; for .venv's Python, and for each PYTHON, an
-#                   interpreter of another version with C headers
+#   tandem_runtime  the package without it, tandem.jax's library included; for .venv's
+#                   Python, and for each PYTHON, an interpreter of another version with C
+#                   headers
 #
 # They go to FOLDER, build/wheels by default. Builds are kept in build/wheel: the first
 # one takes as long as scripts/build.sh, each further Python a minute. A PYTHON gets
@@ -39,7 +40,7 @@ make_whole() {
   shift 2
   rm -rf "$build/$folder"
   "$python" -m pip wheel -q --disable-pip-version-check --no-deps . \
-    -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
+    -C cmake.define.TANDEM_XLA_INCLUDE_DIR="$xla" -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
     tail -n 30 "$build/$folder.log" >&2
     echo "wheel.sh: $python made no wheel, see $build/$folder.log" >&2
     exit 1
@@ -69,6 +70,10 @@ report() {
   "$build/tools/bin/python" -m pip install -q --disable-pip-version-check \
     -r python/requirements-wheel.txt
 }
+xla=$(.venv/bin/python -c 'import importlib.util as u
+jaxlib = u.find_spec("jaxlib")
+print(jaxlib.submodule_search_locations[0] + "/include" if jaxlib else "")')
+[[ $xla ]] || echo "wheel.sh: .venv has no jaxlib, and the wheels have no tandem.jax" >&2
 rm -f "$output"/tandem_*.whl
 whole=$(make_whole .venv/bin/python whole --no-build-isolation \
   -C build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")

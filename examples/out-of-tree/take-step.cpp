@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a C++ program that compiles AdamW under the strategy that
-// it is given, writes a package, loads the kernel from it, and takes a step. It
-// needs no header of MLIR.
+// This file implements a C++ program that compiles AdamW under the strategy
+// that it is given, writes a package, loads the kernel from it, and takes a
+// step. It needs no header of MLIR.
 //
 //===----------------------------------------------------------------------===//
 

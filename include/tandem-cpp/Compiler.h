@@ -66,7 +66,8 @@ public:
     return {static_cast<const char *>(image->data), image->size};
   }
 
-  /// The runtime's kernel on a device, the CPU if it is null. It keeps this one.
+  /// The runtime's kernel on a device, the CPU if it is null. It keeps this
+  /// one.
   Expected<Kernel> load(const Device *device = nullptr) const {
     tdm_kernel *kernel = tandemKernelCreateRuntimeKernel(
         get(), device ? device->get() : nullptr);

@@ -46,7 +46,8 @@ static void *openLibrary() {
   refuse(reason);
 }
 
-/// Looks up a function, of another version than the extension's if it is missing.
+/// Looks up a function, of another version than the extension's if it is
+/// missing.
 template <typename Function>
 static void find(void *library, const char *name, Function &function) {
   function = reinterpret_cast<Function>(dlsym(library, name));

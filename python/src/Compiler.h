@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the functions of libTandem that the Python extension calls.
-// The extension is not linked to libTandem, so that packages can be run where
-// there is none.
+// This file declares the functions of libTandem that the Python extension
+// calls. The extension is not linked to libTandem, so that packages can be run
+// where there is none.
 //
 //===----------------------------------------------------------------------===//
 

@@ -51,7 +51,8 @@ static nb::object orNone(int64_t number) {
 void throwCompilerError() {
   static const char *const kinds[] = {TANDEM_ERROR_KINDS(VALUE_NAME)};
   TandemError known = compiler().tandemGetLastErrorInfo();
-  nb::object error = nb::handle(PyExc_ValueError)(compiler().tandemGetLastError());
+  nb::object error =
+      nb::handle(PyExc_ValueError)(compiler().tandemGetLastError());
   error.attr("parts") = getParts(compiler().tandemGetLastErrorParts);
   error.attr("kind") = kinds[known.kind];
   error.attr("file") = orNone(known.file);

@@ -96,7 +96,9 @@ static nb::tuple compileConversion(const std::string &source,
                                      isFresh,        isMatrix,       hasFloor,
                                      chip.c_str()};
   TandemConversion conversion = {};
-  if (!released([&] { return compiler().tandemCompileConversion(&options, &conversion); }))
+  if (!released([&] {
+        return compiler().tandemCompileConversion(&options, &conversion);
+      }))
     throwCompilerError();
   std::unique_ptr<Kernel> kernel;
   if (conversion.kernel)
@@ -113,8 +115,8 @@ compileSum(const std::vector<std::string> &sources, const std::string &target,
   for (const std::string &source : sources)
     texts.push_back(source.c_str());
   return std::make_unique<Kernel>(released([&] {
-    return compiler().tandemCompileSum(texts.data(), texts.size(), target.c_str(),
-                            chip.c_str());
+    return compiler().tandemCompileSum(texts.data(), texts.size(),
+                                       target.c_str(), chip.c_str());
   }));
 }
 
@@ -131,9 +133,9 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
   for (const std::string &target : targets)
     targetTexts.push_back(target.c_str());
   bool saved = released([&] {
-    return compiler().tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
-                             handles.size(), targetTexts.data(),
-                             targetTexts.size());
+    return compiler().tandemSavePackage(path.c_str(), handles.data(),
+                                        nameTexts.data(), handles.size(),
+                                        targetTexts.data(), targetTexts.size());
   });
   orThrow(saved);
 }
@@ -360,9 +362,9 @@ static int64_t evaluatePTX(
     buffers.push_back(
         {name.c_str(), reinterpret_cast<void *>(address), size, writable});
   int64_t count = released([&] {
-    return compiler().tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
-                             parameters.size(), blocks, threads, buffers.data(),
-                             buffers.size());
+    return compiler().tandemEvaluatePTX(
+        ptx.c_str(), kernel.c_str(), parameters.data(), parameters.size(),
+        blocks, threads, buffers.data(), buffers.size());
   });
   if (count < 0)
     throwCompilerError();
@@ -406,7 +408,8 @@ static uint32_t interpret(
                                     &flags,
                                     function.c_str()};
   if (!released([&] {
-        return compiler().tandemInterpret(&options, planes.data(), planes.size());
+        return compiler().tandemInterpret(&options, planes.data(),
+                                          planes.size());
       }))
     throwCompilerError();
   return flags;
@@ -514,15 +517,21 @@ NB_MODULE(_tandem, m) {
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);
-  m.def("graphs",
-        [] { return listNames(compiler().tandemGetNumGraphs(), compiler().tandemGetGraphName); });
+  m.def("graphs", [] {
+    return listNames(compiler().tandemGetNumGraphs(),
+                     compiler().tandemGetGraphName);
+  });
   m.def("strategies", [] {
-    return listNames(compiler().tandemGetNumStrategies(), compiler().tandemGetStrategyName);
+    return listNames(compiler().tandemGetNumStrategies(),
+                     compiler().tandemGetStrategyName);
   });
   m.def("layers", [] {
-    return listTexts(compiler().tandemGetNumLayers(), compiler().tandemGetLayerName,
+    return listTexts(compiler().tandemGetNumLayers(),
+                     compiler().tandemGetLayerName,
                      compiler().tandemGetLayerText);
   });
-  m.def("recipes",
-        [] { return listNames(compiler().tandemGetNumRecipes(), compiler().tandemGetRecipeName); });
+  m.def("recipes", [] {
+    return listNames(compiler().tandemGetNumRecipes(),
+                     compiler().tandemGetRecipeName);
+  });
 }

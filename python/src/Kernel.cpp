@@ -42,8 +42,8 @@ Kernel::Kernel(const std::string &graph, const std::string &strategy,
                                   ruleTexts.data(),
                                   intptr_t(ruleTexts.size()),
                                   compute.c_str()};
-  compiled = orThrow(
-      released([&] { return compiler().tandemCompile(&options); }));
+  compiled =
+      orThrow(released([&] { return compiler().tandemCompile(&options); }));
   prepare();
 }
 
@@ -85,7 +85,8 @@ const tdm_kernel_info &Kernel::getInfo() const {
 }
 
 const tdm_image *Kernel::getImage() const {
-  return packed ? packed->getImage() : compiler().tandemKernelGetImage(compiled);
+  return packed ? packed->getImage()
+                : compiler().tandemKernelGetImage(compiled);
 }
 
 nb::dict Kernel::info() const { return getFields(getInfo()); }

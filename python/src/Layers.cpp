@@ -41,7 +41,9 @@ public:
   const char *getName() const {
     return compiler().tandemLayerGetFunction(layer, TandemLayerForward);
   }
-  bool storesByFlow() const { return compiler().tandemLayerStoresByFlow(layer); }
+  bool storesByFlow() const {
+    return compiler().tandemLayerStoresByFlow(layer);
+  }
 
   /// A handle of the pass's kernel, null after a failure.
   TandemKernel *compile(TandemLayerPass pass, const Stored &stored,
@@ -108,7 +110,7 @@ static void checkRecipe(const std::string &recipe,
   {
     nb::gil_scoped_release release;
     isFound = compiler().tandemCheckRecipe(recipe.c_str(), directories.data(),
-                                directories.size());
+                                           directories.size());
   }
   orThrow(isFound);
 }

@@ -51,8 +51,8 @@ PackedKernel::PackedKernel(const std::string &path, const std::string &name,
 
 void PackedKernel::find(const std::string &name) {
   uint32_t index;
-  checkFile(tdm_package_find(package, name.empty() ? nullptr : name.c_str(),
-                             &index));
+  checkFile(
+      tdm_package_find(package, name.empty() ? nullptr : name.c_str(), &index));
   info.struct_size = sizeof(info);
   checkFile(tdm_package_kernel(package, index, &info));
 }
@@ -65,14 +65,14 @@ const tdm_image *PackedKernel::findImage(const std::string &path) const {
       return &info.images[i];
     others += (i ? ", " : "that for ") + has;
   }
-  throwError("target", {{"text", "package '"},
-                        {"file", path},
-                        {"text", "' has no code for "},
-                        {"target", target},
-                        {"text", "; it has " +
-                                     (others.empty() ? "none" : others) +
-                                     "; write it again with target "},
-                        {"target", target}});
+  throwError("target",
+             {{"text", "package '"},
+              {"file", path},
+              {"text", "' has no code for "},
+              {"target", target},
+              {"text", "; it has " + (others.empty() ? "none" : others) +
+                           "; write it again with target "},
+              {"target", target}});
 }
 
 tdm_kernel *PackedKernel::create(const tdm_device *device) const {

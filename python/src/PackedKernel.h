@@ -20,9 +20,9 @@
 /// A kernel of a package, and which of its images to run.
 class PackedKernel {
 public:
-  /// The package's only kernel if `name` is empty. For target "cpu" `isa` is the
-  /// instruction set of its code, or "native". Raises a ValueError where there
-  /// is no such file, kernel or image.
+  /// The package's only kernel if `name` is empty. For target "cpu" `isa` is
+  /// the instruction set of its code, or "native". Raises a ValueError where
+  /// there is no such file, kernel or image.
   PackedKernel(const std::string &path, const std::string &name,
                std::string target, std::string isa);
   ~PackedKernel() { tdm_package_close(package); }

@@ -36,7 +36,8 @@ public:
   Storage &operator=(const Storage &) = delete;
 
   static std::unique_ptr<Storage> createFloats(const std::string &format) {
-    return std::make_unique<Storage>(compiler().tandemStorageCreateFloats(format.c_str()));
+    return std::make_unique<Storage>(
+        compiler().tandemStorageCreateFloats(format.c_str()));
   }
   static std::unique_ptr<Storage> createWorking(const std::string &format,
                                                 const std::string &codes) {
@@ -45,8 +46,8 @@ public:
   }
   static std::unique_ptr<Storage> createMatrixCodes(const std::string &format,
                                                     bool isTransposed) {
-    return std::make_unique<Storage>(
-        compiler().tandemStorageCreateMatrixCodes(format.c_str(), isTransposed));
+    return std::make_unique<Storage>(compiler().tandemStorageCreateMatrixCodes(
+        format.c_str(), isTransposed));
   }
 
   static std::unique_ptr<Storage> createMasked(const std::string &format,
@@ -57,11 +58,17 @@ public:
         format.c_str(), number.c_str(), rounding.c_str(), clamp.c_str()));
   }
 
-  const char *getText() const { return compiler().tandemStorageGetText(storage); }
+  const char *getText() const {
+    return compiler().tandemStorageGetText(storage);
+  }
   bool isCoded() const { return compiler().tandemStorageIsCoded(storage); }
   bool isPlain() const { return compiler().tandemStorageIsPlain(storage); }
-  bool hasF32Value() const { return compiler().tandemStorageHasF32Value(storage); }
-  int64_t getPlainGroup() const { return compiler().tandemStorageGetPlainGroup(storage); }
+  bool hasF32Value() const {
+    return compiler().tandemStorageHasF32Value(storage);
+  }
+  int64_t getPlainGroup() const {
+    return compiler().tandemStorageGetPlainGroup(storage);
+  }
 
   /// Whether the dynamic code has a sign; none for other codes.
   std::optional<bool> isDynamicSigned() const {

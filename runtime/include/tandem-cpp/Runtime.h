@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the runtime's C interface (tandem_runtime.h,
-// tandem_package.h) for C++17: objects that own their handles, spans in place of
-// pointers and lengths, and errors as values. Nothing here throws, so that
+// tandem_package.h) for C++17: objects that own their handles, spans in place
+// of pointers and lengths, and errors as values. Nothing here throws, so that
 // programs without exceptions can use it, and there is nothing to link but
 // libtandem_runtime.
 //
@@ -99,8 +99,9 @@ public:
   Span(Value &value) : first(&value), count(1) {}
   template <size_t N>
   Span(Value (&values)[N]) : first(values), count(N) {}
-  template <typename List, typename = std::enable_if_t<std::is_convertible_v<
-                               decltype(std::declval<List &>().data()), Value *>>>
+  template <typename List,
+            typename = std::enable_if_t<std::is_convertible_v<
+                decltype(std::declval<List &>().data()), Value *>>>
   Span(List &&list) : first(list.data()), count(list.size()) {}
 
   Value *data() const { return first; }
@@ -169,7 +170,8 @@ public:
   /// The bytes of a plane's array for a tensor.
   size_t bytes(const tdm_plane_desc &plane, int64_t rows,
                int64_t columns) const {
-    return size_t(tdm_plane_num_entries(&plane, rows, columns)) * plane.bits / 8;
+    return size_t(tdm_plane_num_entries(&plane, rows, columns)) * plane.bits /
+           8;
   }
 
 private:
@@ -228,8 +230,7 @@ private:
     tdm_kernel_info info;
   };
 
-  explicit Package(tdm_package *package)
-      : handle(package, tdm_package_close) {}
+  explicit Package(tdm_package *package) : handle(package, tdm_package_close) {}
   std::shared_ptr<tdm_package> handle;
 };
 
@@ -248,29 +249,27 @@ public:
 
   /// Takes other tensors.
   Status update(Span<const tdm_tensor> tensors) {
-    return toStatus(tdm_plan_update(handle.get(), tensors.data(),
-                                    int64_t(tensors.size())));
+    return toStatus(
+        tdm_plan_update(handle.get(), tensors.data(), int64_t(tensors.size())));
   }
 
-  /// Runs the kernel and waits for it. Each row of scalars, in the description's
-  /// order, holds for the tensors that name it; `threads` 0 is one for each
-  /// core. Returns the TDM_FLAG_* bits.
+  /// Runs the kernel and waits for it. Each row of scalars, in the
+  /// description's order, holds for the tensors that name it; `threads` 0 is
+  /// one for each core. Returns the TDM_FLAG_* bits.
   Expected<uint32_t> launch(Span<const double> hypers,
                             Span<const int64_t> integers, int64_t rows = 1,
                             int32_t threads = 0) {
     if (hypers.size() != size_t(rows) * numHypers ||
         integers.size() != size_t(rows) * numIntegers)
-      return Error{"a launch of " + std::to_string(rows) + " rows takes " +
-                       std::to_string(rows * numHypers) +
-                       " hyperparameters and " +
-                       std::to_string(rows * numIntegers) +
-                       " integers; pass as many",
-                   TDM_INVALID_ARGUMENT};
+      return Error{
+          "a launch of " + std::to_string(rows) + " rows takes " +
+              std::to_string(rows * numHypers) + " hyperparameters and " +
+              std::to_string(rows * numIntegers) + " integers; pass as many",
+          TDM_INVALID_ARGUMENT};
     tdm_launch_info info = {};
     info.struct_size = sizeof(info);
-    if (tdm_status status = tdm_plan_launch(handle.get(), hypers.data(),
-                                            integers.data(), rows, threads,
-                                            &info))
+    if (tdm_status status = tdm_plan_launch(
+            handle.get(), hypers.data(), integers.data(), rows, threads, &info))
       return lastError(status);
     return info.flags;
   }

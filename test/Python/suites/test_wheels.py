@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -119,6 +120,20 @@ def test_a_wheel_without_compiler_is_the_runtime(tmp_path):
 def test_other_wheels_are_refused(tmp_path):
     with pytest.raises(ValueError, match="six-1.0-py3-none-any.whl is no wheel of tandem-mlir"):
         split_wheel.split(tmp_path / "six-1.0-py3-none-any.whl", tmp_path)
+
+
+def test_the_archive_of_sources_has_what_builds(tmp_path):
+    subprocess.run([sys.executable, "-c", "import sys, scikit_build_core.build as build; "
+                    "build.build_sdist(sys.argv[1])", tmp_path], cwd=ROOT, check=True,
+                   capture_output=True, timeout=60)
+    (archive,) = tmp_path.glob("tandem_mlir-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        has = {name.partition("/")[2] for name in opened.getnames()}
+    tracked = subprocess.run(["git", "ls-files", "cmake", "include", "lib", "python", "runtime",
+                              "tools", "CMakeLists.txt", "pyproject.toml", "LICENSE"], cwd=ROOT,
+                             capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in tracked if not name.startswith("runtime/cts/")} <= has
+    assert not {name for name in has if name.startswith(("test/", "build", "benchmarks/"))}
 
 
 #===----------------------------------------------------------------------===#
@@ -232,6 +247,17 @@ def test_a_compiler_without_a_function_is_refused(package, other_compiler):
 
 def test_a_compiler_is_loaded_when_it_is_needed(package):
     assert run(package, "compile", os.environ) == ""
+
+
+def test_the_optimizers_of_pytorch_are_imported_without_the_compiler(other_compiler):
+    program = ("import tandem.torch, torch\n"
+               "assert 'libTandem' not in open('/proc/self/maps').read()\n"
+               "tandem.torch.AdamW(torch.nn.Linear(2, 2).parameters(), lr=1e-3)")
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                            timeout=120, env=other_compiler(
+                                'const char *tandemGetVersion(void) { return "0.0.1"; }'))
+    assert result.stderr.splitlines()[-1].startswith(
+        "ImportError: Tandem's compiler cannot be loaded: "), result.stderr
 
 
 MISSING = ": cannot open shared object file: No such file or directory"
