@@ -11,6 +11,7 @@
 
 import argparse
 import functools
+import os
 import statistics
 import time
 
@@ -20,7 +21,11 @@ import numpy as np
 import optax
 
 import tandem.jax
-from common import load, machine, save, table
+from common import HERE, load, save, table
+
+PAGE = HERE.parent / "docs/JAX.md"
+#: The sentence of the page that ends before the table.
+ABOVE = "the table has the medians.\n\n"
 
 #: The shapes of leaves: a block of a transformer of width 256 with a part of its embedding,
 #: and one of width 1024.
@@ -94,6 +99,14 @@ def measure(size: str, rounds: int) -> dict[str, dict]:
                    "least_ms": 1e3 * min(one.samples)} for name, one in contenders.items()}
 
 
+def page_text(results: dict) -> str:
+    """The end of the page: the medians as a table, and how they were measured."""
+    where, versions = results["machine"], results["versions"]
+    return (f"{page_table(results)}\n\nMeasured on {where['date']} on {where['cores']} cores of "
+            f"{where['cpu']}, with JAX {versions['jax']} and optax {versions['optax']}, at a load "
+            f"of {results['load']:.1f}; above 1, other programs took part of the time.\n")
+
+
 def page_table(results: dict) -> str:
     """The medians as a table in Markdown."""
     sizes = results["sizes"]
@@ -102,21 +115,26 @@ def page_table(results: dict) -> str:
     return table(["milliseconds of a step", *sizes], rows)
 
 
+def write_page(results: dict) -> None:
+    """Puts the text in place of the end of the page."""
+    text = PAGE.read_text()
+    PAGE.write_text(text[:text.index(ABOVE) + len(ABOVE)] + page_text(results))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=200, help="turns of each contender")
-    parser.add_argument("--no-save", action="store_true", help="leave the results as they are")
-    parser.add_argument("--table", action="store_true", help="only print the saved results")
+    parser.add_argument("--no-save", action="store_true",
+                        help="leave the results and docs/JAX.md as they are")
     options = parser.parse_args()
-    if options.table:
-        print(page_table(load("jax_step")))
-        return
-    results = {"sizes": {size: measure(size, options.rounds) for size in options.sizes},
-               "machine": machine() | {"jax": jax.__version__, "optax": optax.__version__}}
+    results = {"load": os.getloadavg()[0],
+               "sizes": {size: measure(size, options.rounds) for size in options.sizes},
+               "versions": {"jax": jax.__version__, "optax": optax.__version__}}
     print(page_table(results))
     if not options.no_save:
         save("jax_step", results)
+        write_page(load("jax_step"))
 
 
 if __name__ == "__main__":

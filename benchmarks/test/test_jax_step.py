@@ -1,0 +1,34 @@
+#===- test_jax_step.py - The measurement of JAX's steps --------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of benchmarks/jax_step.py and of what docs/JAX.md
+# has of its results.
+#
+#===----------------------------------------------------------------------===#
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="JAX is not installed")
+pytest.importorskip("optax", reason="optax is not installed")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import jax_step
+from common import load
+
+
+def test_all_contenders_take_turns():
+    found = jax_step.measure("1M", rounds=1)
+    assert len(found) == len(jax_step.PEERS) + len(jax_step.STRATEGIES)
+    assert all(0 < one["least_ms"] <= one["ms"] for one in found.values())
+    shown = jax_step.page_table({"sizes": {"1M": found}})
+    assert all(f"| {name} | " in shown for name in found)
+
+
+def test_the_page_has_the_results():
+    assert jax_step.PAGE.read_text().endswith(
+        jax_step.ABOVE + jax_step.page_text(load("jax_step"))), "run benchmarks/jax_step.py"
