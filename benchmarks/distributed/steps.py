@@ -315,7 +315,7 @@ def written(page, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--torchao", help="a folder with torchao, if Python does not find it")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--page", action="store_true")
