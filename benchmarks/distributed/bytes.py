@@ -82,8 +82,8 @@ def reduce_scatter(rank) -> None:
 
 
 def weight_gather(rank) -> None:
-    """What FSDP2 gathers once for a pass: matrices as codes, with the maximum of their scales; as
-    they are, with FSDP2's padding, those whose rows ranks do not share evenly, and vectors."""
+    """A gather of FSDP2 for a pass: of matrices as codes, with the maximum of their scales; as they
+    are, with FSDP2's padding, of those whose rows ranks do not share evenly, and of vectors."""
     wide, shards = 0, []
     for i, shape in enumerate(SHAPES):
         weight = gradient(shape, i)
@@ -99,7 +99,7 @@ def weight_gather(rank) -> None:
 
 
 def ways() -> dict:
-    """What is counted, by name."""
+    """The sums, and the gather, by name."""
     sums = {f"GradientAllReduce, {strategy}": (lambda rank, s=strategy: all_reduce(rank, s))
             for strategy in STRATEGIES}
     return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter,

@@ -46,7 +46,8 @@ def test_page_of_the_balance():
         ways = strategies["fp8-lm"]
         numbers = " | ".join(f"{ways[way][key] / 1e9:.3f}" for way in
                              ("greedy", "in order", "in turn") for key in ("min", "max"))
-        assert f"| {numbers} |" in next(row for row in page().split("\n")
+        section = page()[page().index("## ZeRO"):]
+        assert f"| {numbers} |" in next(row for row in section.split("\n")
                                         if row.startswith(f"| {model}"))
         low, high = zero_balance.PAPER[model]
         assert f"| {high - low:.2f} |" in page()
@@ -68,3 +69,31 @@ def test_page_of_the_bytes():
         beside = (result["bf16"]["forward"]["all-gather"]
                   + result["bf16"]["backward"]["reduce-scatter"])
         assert f"{(gathered + scattered) / beside:.3f}" == "0.500"
+
+
+def test_table_of_wrappers():
+    """The page has the committed outcomes, of every strategy that there is."""
+    import wrappers
+    text = page()
+    assert text == wrappers.written(text, RESULTS), "run benchmarks/distributed/wrappers.py --page"
+    outcomes = common.load("wrappers", RESULTS)["outcomes"]
+    assert list(outcomes) == list(wrappers.wrapper_cells.WRAPPERS)
+    assert all(list(found) == list(wrappers.rows()) for found in outcomes.values())
+
+
+def test_some_cells_have_the_committed_outcomes(tmp_path):
+    import wrappers
+    known = common.load("wrappers", RESULTS)["outcomes"]
+    names = ["`coat`", "`fp8-lm`", "`gradient_release`"]
+    found = wrappers.probe(names, ["GradientAllReduce"])["GradientAllReduce"]
+    assert found == {name: known["GradientAllReduce"][name] for name in names}
+
+
+def test_page_of_steps():
+    """Steps are measured by hand, on a quiet machine; the page has them where the results do."""
+    import steps
+    text = page()
+    if (RESULTS / "steps.json").exists():
+        assert text == steps.written(text, RESULTS), "run benchmarks/distributed/steps.py --page"
+    else:
+        assert steps.BEGIN not in text

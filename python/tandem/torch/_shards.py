@@ -18,17 +18,27 @@ from tandem.torch._versions import needed
 #: The classes of tensors that are no DTensors, which most parameters have.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
+#: The classes of DTensors that have been seen.
+_DTENSORS: set[type] = set()
+
 
 def is_dtensor(tensor: object) -> bool:
     """Whether a tensor is a DTensor, as ``fully_shard`` (FSDP2) and ``parallelize_module``
     make them."""
-    if type(tensor) in _PLAIN:
-        return False
-    if type(tensor).__module__.startswith("torch.distributed._tensor"):
+    kind = type(tensor)
+    return kind not in _PLAIN and (kind in _DTENSORS or _is_new(kind))
+
+
+def _is_new(kind: type) -> bool:
+    """Whether a class is one of DTensors, which is then remembered."""
+    if kind.__module__.startswith("torch.distributed._tensor"):
         raise needed("DTensors, as fully_shard makes them, need", "2.5")
     # Importing the module takes a while, and without it there are no DTensors.
     module = sys.modules.get("torch.distributed.tensor")
-    return isinstance(tensor, getattr(module, "DTensor", ()))
+    found = issubclass(kind, getattr(module, "DTensor", ()))
+    if found:
+        _DTENSORS.add(kind)
+    return found
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -36,6 +46,8 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
     if not is_dtensor(tensor):
         return tensor
     local = tensor._local_tensor
+    if type(local) in _PLAIN:
+        return local
     wait = getattr(local, "trigger_wait", None)  # a collective may be under way
     return wait() if wait else local
 
@@ -343,8 +355,3 @@ def memorize_copies(tensors: Iterable[torch.Tensor], memo: dict) -> None:
         made.__dict__.update(copy.deepcopy(vars(tensor), memo))  # that it is a parameter, too
         if tensor.is_leaf and tensor.grad is not None:
             made.grad = tensor.grad.detach().clone()
-
-
-def address_of(tensor: torch.Tensor) -> int:
-    """The address of this rank's piece of a tensor."""
-    return local_of(tensor).data_ptr()

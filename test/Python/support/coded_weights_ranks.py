@@ -224,7 +224,7 @@ def changes():
 
 
 def values():
-    """What else computes with a weight in a pass gets what the codes decode to."""
+    """The shape, type and about the norm of a weight that something else reads in a pass."""
     model, found = sharded(Model()), []
     coded(model)
     model.up.register_forward_pre_hook(lambda module, *_: found.append(

@@ -9,6 +9,7 @@ import torch
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
+from tandem.torch._shards import is_dtensor
 from tandem.torch.optim._binding import KernelBinding
 
 #: Options of a param group that say which kernel updates its parameters, and what that
@@ -207,7 +208,10 @@ class Groups:
         No hyperparameter does the same: a negative lr would turn weight decay round too.
         """
         with_gradient = [param for param in params if param.grad is not None]
-        if not with_gradient:
-            return {}
-        negated = torch._foreach_neg([param.grad for param in with_gradient])
-        return dict(zip(map(id, with_gradient), negated))
+        negated: dict[int, torch.Tensor] = {}
+        for spread in (False, True):  # PyTorch takes no list of both
+            alike = [param for param in with_gradient if is_dtensor(param.grad) is spread]
+            if alike:
+                found = torch._foreach_neg([param.grad for param in alike])
+                negated.update(zip(map(id, alike), found))
+        return negated

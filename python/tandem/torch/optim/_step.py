@@ -14,7 +14,7 @@ from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import is_placeholder
-from tandem.torch._shards import address_of, local_of, shard_of
+from tandem.torch._shards import local_of, shard_of
 from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
@@ -288,7 +288,7 @@ class Steps:
     def _plane_addresses(self) -> list[int]:
         """Returns the current addresses of the planes of all bound parameters."""
         planes = [s.planes(s.state) for s in self._bound if s and s.planes]
-        return list(map(address_of, chain.from_iterable(planes)))
+        return [local_of(plane).data_ptr() for plane in chain.from_iterable(planes)]
 
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> ParamBinding:
         """Binds a parameter of a param group to its memory. Its state starts here if it

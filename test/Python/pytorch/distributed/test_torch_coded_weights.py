@@ -70,7 +70,7 @@ def test_bytes(two):
 
 
 def test_one_exchange_for_each_forward_pass(two):
-    """Of two forward passes and a backward pass, which gathers again."""
+    """Two forward passes ran, and a backward pass, which gathers again."""
     assert [rank["exchanges"] for rank in two["report"]] == [2, 2]
 
 
