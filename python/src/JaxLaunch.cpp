@@ -314,8 +314,8 @@ private:
       *static_cast<uint32_t *>(frame.getResult(at).data) = flags;
   }
 
-  /// Writes the sums over all tensors, rounded to f32, if they are wanted; zeros
-  /// where no step was taken.
+  /// Writes the sums over all tensors, rounded to f32, if they are wanted;
+  /// zeros where no step was taken.
   void writeMetrics(tdm_plan *plan) {
     int64_t at = frame.getNumber("metrics");
     if (at < 0)
