@@ -12,6 +12,7 @@
 
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace tandem;
@@ -79,6 +80,19 @@ Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
   Type type = b.bits(level).getType();
   Value whole = arith::FPToSIOp::create(b.builder, b.loc, type, units);
   return b.shr(b.addi(whole, random), 16);
+}
+
+/// The inverse in two parts: the products with the upper one are exact, so that
+/// the result is rounded by the addition, and the other products' errors are
+/// too small to matter, since no such quotient is as close to halfway between
+/// two numbers.
+Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor) {
+  int bits = std::numeric_limits<float>::digits - (std::ilogb(divisor) + 1);
+  double unit = std::ldexp(1.0, std::ilogb(1.0 / divisor) + 1 - bits);
+  double upper = std::round(1.0 / divisor / unit) * unit;
+  auto lower = static_cast<float>(1.0 / divisor - upper);
+  return b.add(b.mul(number, b.real(number.getType(), upper)),
+               b.mul(number, b.real(number.getType(), lower)));
 }
 
 Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,

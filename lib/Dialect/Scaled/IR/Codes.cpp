@@ -313,7 +313,7 @@ Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
       b.compare(arith::CmpIPredicate::uge, word, b.like(word, softsignNaN));
   Value magnitude = b.select(isNegative, b.subi(b.like(word, 256), word), word);
   Value level = fromByte(b, magnitude);
-  Value w = b.div(level, b.real(level.getType(), softsignLevels));
+  Value w = divideInteger(b, level, softsignLevels);
   Value z = b.div(w, b.sub(b.real(w.getType(), 2.0), w));
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, softsignNaN));
@@ -369,7 +369,7 @@ SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
 Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
   Value word = b.resize(codes[0], b.builder.getI32Type());
   Value level = fromByte(b, word);
-  Value z = b.div(level, b.real(level.getType(), rootLevels));
+  Value z = divideInteger(b, level, rootLevels);
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, rootNaN));
   return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);

@@ -470,21 +470,40 @@ static double getLevels(Type residual) {
   return double((1 << (residual.getIntOrFloatBitWidth() - 1)) - 1);
 }
 
-/// Half a unit in the last place of a visible value that was widened to f32.
-static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
+/// The f32 bits of the power of two that a visible value's last place counts
+/// from: that of its exponent, or of the smallest normal number.
+static Value buildBinade(SequenceBuilder &b, Value wide, Type type) {
   FloatFormat format = FloatFormat::get(type);
   Value bits = b.bits(wide);
   Value exponent = b.andi(bits, b.like(bits, 0x7F800000));
-  // Subnormal numbers have the ulp of the smallest normal one.
   uint64_t least = uint64_t(format.minExponent() + 127) << 23;
   exponent =
       arith::MaxUIOp::create(b.builder, b.loc, exponent, b.like(bits, least));
   // An infinity has a residual of 0, which must stay 0.
-  exponent = arith::MinUIOp::create(b.builder, b.loc, exponent,
-                                    b.like(bits, 0x7F000000));
-  Value power = b.bitcast(exponent, b.builder.getF32Type());
-  return b.mul(power, b.real(power.getType(),
-                             std::ldexp(1.0, -int(format.mantissaBits) - 1)));
+  return arith::MinUIOp::create(b.builder, b.loc, exponent,
+                                b.like(bits, 0x7F000000));
+}
+
+/// Half a unit in the last place of a visible value that was widened to f32.
+static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
+  int mantissaBits = FloatFormat::get(type).mantissaBits;
+  Value power = b.bitcast(buildBinade(b, wide, type), b.builder.getF32Type());
+  return b.mul(
+      power, b.real(power.getType(), std::ldexp(1.0, -mantissaBits - 1)));
+}
+
+/// The distance of a value from its visible copy, in halves of a unit of the
+/// last place. The quotient by that power of two is exact, as are the two products
+/// by powers that f32 has; it lacks the largest 2^(m + 1) / binade.
+static Value divideByHalfUlp(SequenceBuilder &b, Value rest, Value wide,
+                             Type type) {
+  int mantissaBits = FloatFormat::get(type).mantissaBits;
+  Value binade = buildBinade(b, wide, type);
+  Value inverse = b.bitcast(b.subi(b.like(binade, 0x7F800000), binade),
+                            b.builder.getF32Type());
+  Value units =
+      b.mul(rest, b.real(rest.getType(), std::ldexp(1.0, mantissaBits)));
+  return b.mul(units, inverse);
 }
 
 Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -495,7 +514,7 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
   Value word =
       arith::ExtSIOp::create(builder, loc, builder.getI32Type(), planes[1]);
   Value level = arith::SIToFPOp::create(builder, loc, f32, word);
-  Value part = b.div(level, b.real(f32, getLevels(getResidual())));
+  Value part = scaled::divideInteger(b, level, getLevels(getResidual()));
   return b.add(high, b.mul(part, buildHalfUlp(b, high, getFormat())));
 }
 
@@ -527,7 +546,7 @@ ResidualStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
     value = scaled::raiseToSmallest(b, value, getFormat());
   Value high = b.convert(value, getFormat());
   Value wide = b.convert(high, f32);
-  Value part = b.div(b.sub(value, wide), buildHalfUlp(b, wide, getFormat()));
+  Value part = divideByHalfUlp(b, b.sub(value, wide), wide, getFormat());
   Value level = b.mul(part, b.real(f32, getLevels(getResidual())));
   Value word = getRounding() == RoundingMode::nearest
                    ? roundSigned(b, level)

@@ -39,6 +39,10 @@ Value orientBits(tandem::SequenceBuilder &b, Value y, Value random,
 /// where the level's fraction by 2^16, rounded, and the bits reach 2^16.
 Value roundLevel(tandem::SequenceBuilder &b, Value level, Value random);
 
+/// The quotient, rounded once, of an integer by 127, 254 or 32767, of which it
+/// is no more. `number` is an f32; that of zero is +0.
+Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor);
+
 /// The bits of y in the format, as i32: `code`, of its magnitude in the bits
 /// that the format has for it, with y's sign, or what stands for a y that was
 /// not finite before it was scaled.
