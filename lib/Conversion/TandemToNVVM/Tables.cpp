@@ -43,8 +43,8 @@ static DenseElementsAttr getBits(DenseElementsAttr values) {
 static LLVM::GlobalOp declare(OpBuilder &builder, Location loc, StringRef name,
                               DenseElementsAttr shape, Attribute values,
                               unsigned space) {
-  auto type = LLVM::LLVMArrayType::get(shape.getElementType(),
-                                       shape.getNumElements());
+  auto type =
+      LLVM::LLVMArrayType::get(shape.getElementType(), shape.getNumElements());
   return LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/bool(values),
                                 LLVM::Linkage::Internal, name, values,
                                 /*alignment=*/entryBytes, space);

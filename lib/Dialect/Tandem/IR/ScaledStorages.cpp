@@ -488,13 +488,13 @@ static Value buildBinade(SequenceBuilder &b, Value wide, Type type) {
 static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
   int mantissaBits = FloatFormat::get(type).mantissaBits;
   Value power = b.bitcast(buildBinade(b, wide, type), b.builder.getF32Type());
-  return b.mul(
-      power, b.real(power.getType(), std::ldexp(1.0, -mantissaBits - 1)));
+  return b.mul(power,
+               b.real(power.getType(), std::ldexp(1.0, -mantissaBits - 1)));
 }
 
 /// The distance of a value from its visible copy, in halves of a unit of the
-/// last place. The quotient by that power of two is exact, as are the two products
-/// by powers that f32 has; it lacks the largest 2^(m + 1) / binade.
+/// last place. The quotient by that power of two is exact, as are the two
+/// products by powers that f32 has; it lacks the largest 2^(m + 1) / binade.
 static Value divideByHalfUlp(SequenceBuilder &b, Value rest, Value wide,
                              Type type) {
   int mantissaBits = FloatFormat::get(type).mantissaBits;

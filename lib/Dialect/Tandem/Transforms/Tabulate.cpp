@@ -51,8 +51,7 @@ struct Sources {
 
 class Tabulator {
 public:
-  Tabulator(Block &block, const TableOptions &options,
-            Pass::Statistic &tables)
+  Tabulator(Block &block, const TableOptions &options, Pass::Statistic &tables)
       : block(block), options(options), tables(tables) {}
   void run();
 
@@ -164,7 +163,8 @@ LookupOp Tabulator::tabulate(Operation *root) {
       cost += getCost(op);
   LDBG() << (cost > options.lookupCost ? "a table" : "no table") << " of "
          << (from.row ? 65536 : 256) << " values: " << cost
-         << " cycles to compute, " << options.lookupCost << " to look up; " << *root;
+         << " cycles to compute, " << options.lookupCost << " to look up; "
+         << *root;
   if (cost <= options.lookupCost)
     return {};
   SmallVector<Value> indices;
