@@ -52,7 +52,9 @@ func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 
 // CHECK-LABEL: func.func @read_root(
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
-// CHECK:         %[[FRACTION:.+]] = arith.divf
+// CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %{{.+}} : f32
+// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %{{.+}} : f32
+// CHECK:         %[[FRACTION:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
 // CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
@@ -64,10 +66,14 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
   return %y : f32
 }
 
-// w / (2 - |w|).
+// w / (2 - |w|), where w = q / 127 is the sum of q's products with both parts of 1 / 127,
+// rounded as the quotient is.
 // CHECK-LABEL: func.func @read_softsign(
-// CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
-// CHECK:         %[[W:.+]] = arith.divf %{{.+}}, %[[LEVELS]] : f32
+// CHECK:         %[[LOW:.+]] = arith.constant 3.75462328E-9 : f32
+// CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %[[LOW]] : f32
+// CHECK:         %[[HIGH:.+]] = arith.constant 0.00787401199 : f32
+// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %[[HIGH]] : f32
+// CHECK:         %[[W:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
 // CHECK:         %[[TWO:.+]] = arith.constant 2.000000e+00 : f32
 // CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[W]] : f32
 // CHECK:         %[[Z:.+]] = arith.divf %[[W]], %[[DIVISOR]] : f32

@@ -116,17 +116,18 @@ tandem.kernel @given compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// L * ((x - hi) / h), with h half an ulp of hi.
+// L * ((x - hi) / h), with h half an ulp of hi, by whose inverse two exact products with
+// powers of two multiply.
 // CHECK-LABEL: tandem.kernel @residual
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK:         %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
 // CHECK:         %[[R:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
-// CHECK:         arith.constant 3.276700e+04 : f32
-// CHECK:         %[[X:.+]] = arith.addf
-// CHECK:         %[[NEW:.+]] = arith.truncf %[[X]] : f32 to bf16
+// CHECK:         arith.truncf %[[X:.+]] : f32 to bf16
 // CHECK:         %[[REST:.+]] = arith.subf %[[X]], %{{.+}} : f32
-// CHECK:         %[[FRACTION:.+]] = arith.divf %[[REST]], %{{.+}} : f32
-// CHECK:         arith.mulf %[[FRACTION]], %{{.+}} : f32
+// CHECK:         %[[SCALED:.+]] = arith.mulf %[[REST]], %{{.+}} : f32
+// CHECK:         %[[FRACTION:.+]] = arith.mulf %[[SCALED]], %{{.+}} : f32
+// CHECK:         %[[LEVELS:.+]] = arith.constant 3.276700e+04 : f32
+// CHECK:         arith.mulf %[[FRACTION]], %[[LEVELS]] : f32
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[P]][1] : i16
 tandem.kernel @residual compute(<f32, f32>) tensors [#p] scalars [] prologue {
