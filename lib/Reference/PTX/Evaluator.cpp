@@ -288,12 +288,7 @@ llvm::Error PTXModule::launch(StringRef name, llvm::ArrayRef<uint64_t> params,
         "kernel '" + name + "': a launch of " + llvm::Twine(grid.count()) +
         " blocks of " + llvm::Twine(block.count()) +
         " threads; both must be positive, threads at most 1024");
-  MemoryMap map = memory;
-  for (const auto &[name, values] : kernel->constants)
-    if (llvm::Error error = map.addReadOnly(name, values->data(),
-                                            values->size() * sizeof(uint32_t)))
-      return error;
-  Launch launch(*kernel, params, grid, block, map, instructionLimit);
+  Launch launch(*kernel, params, grid, block, memory, instructionLimit);
   llvm::Error error = launch.run();
   if (statistics)
     launch.addTo(*statistics);

@@ -136,16 +136,8 @@ private:
   uint64_t interval = 1;
 };
 
-/// A variable in global memory whose values the module gives.
-struct Constants {
-  std::string name;
-  std::shared_ptr<const std::vector<uint32_t>> values;
-};
-
 struct Kernel {
   std::string name;
-  /// The module's constants.
-  std::vector<Constants> constants;
   /// Bytes of the module's shared variables.
   uint64_t sharedBytes = 0;
   std::vector<Parameter> params;
