@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification"),
                 str(ROOT / "build/python")]
 
-from common import load, save  # noqa: E402
+from common import save  # noqa: E402
 from ptx_instructions import emitted, instructions  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
@@ -172,18 +172,6 @@ def coverage(known: dict, tests: dict) -> dict:
     return rows
 
 
-def renewed(record: dict, known: dict) -> dict:
-    """Which tests on record are of each instruction that is emitted now. The record does not
-    say how many tests use an instruction that was not emitted when they ran."""
-    rows = coverage(known, {test: row | {"used": []} for test, row in record["tests"].items()})
-    for name, row in rows.items():
-        if "used by" in row:
-            del row["used by"]
-            row |= {key: value for key, value in record["instructions"].get(name, {}).items()
-                    if key == "used by"}
-    return rows
-
-
 def kept(test: dict) -> dict:
     """Returns the fields that are kept, without the one that is the same in nearly all tests."""
     return {key: value for key, value in test.items() if key != "used"}
@@ -203,9 +191,7 @@ def is_failure(row: dict) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkout", type=pathlib.Path, nargs="?",
-                        help=f"a clone of {REPOSITORY}; without it no test runs, and those on "
-                        "record are assigned to the instructions that are emitted now")
+    parser.add_argument("checkout", type=pathlib.Path, help="a clone of " + REPOSITORY)
     parser.add_argument("--count", type=int, default=COUNT, help="inputs of each test of "
                         "an instruction that is emitted (default %(default)s)")
     parser.add_argument("--others", type=int, default=OTHERS,
@@ -216,11 +202,6 @@ def main() -> int:
                         help="what is tested; a GPU's libcuda.so.1, perhaps")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
-    if not options.checkout:
-        record = load("ptx_tests", options.results)
-        save("ptx_tests", record | {"instructions": renewed(record, emitted())},
-             options.results)
-        return 0
     commit = subprocess.check_output(["git", "-C", options.checkout, "rev-parse", "HEAD"],
                                      text=True).strip()
     known = emitted()

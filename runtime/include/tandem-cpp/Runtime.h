@@ -26,6 +26,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -45,8 +46,9 @@ struct Error {
   tdm_status status = TDM_OK;
 };
 
-/// A value, or the error that took its place. It has to be looked at: the value
-/// of a failure ends the program, with the message.
+/// A value, or the error that took its place. Test it before you take the
+/// value: that of a failure throws std::runtime_error with the message, or ends
+/// the program, having printed it, where exceptions are switched off.
 template <typename Value>
 class [[nodiscard]] Expected {
 public:
@@ -65,9 +67,12 @@ private:
   Value &get() {
     if (Value *value = std::get_if<0>(&content))
       return *value;
-    std::fprintf(stderr, "tandem: an error was not looked at: %s\n",
-                 error().message.c_str());
+#ifdef __cpp_exceptions
+    throw std::runtime_error("tandem: " + error().message);
+#else
+    std::fprintf(stderr, "tandem: %s\n", error().message.c_str());
     std::abort();
+#endif
   }
 
   std::variant<Value, Error> content;
