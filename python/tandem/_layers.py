@@ -113,3 +113,22 @@ class Layer:
         return not self.remembered and all(
             step.is_plain(name) for step in steps for name in step.outputs) and not any(
             RoleKind.SEED in step.kernel.integers.values() for step in steps)
+
+
+def check_vectors(what: str, x, **vectors) -> None:
+    """Refuses vectors, arrays of any framework, that do not have a number of one type for each
+    column of ``x``."""
+    dtype = next(iter(vectors.values())).dtype
+    for name, vector in vectors.items():
+        if vector.shape != x.shape[-1:] or vector.dtype != dtype:
+            raise ValueError(
+                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for x, which is "
+                f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
+
+
+def check_alike(what: str, **pair) -> None:
+    """Refuses two arrays of different shapes or types."""
+    (name, x), (other, y) = pair.items()
+    if x.shape != y.shape or x.dtype != y.dtype:
+        raise ValueError(f"{name} of {what} is {tuple(x.shape)} of {x.dtype}, {other} is "
+                         f"{tuple(y.shape)} of {y.dtype}; they must be alike")

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from tandem._layers import check_alike, check_vectors
 from tandem.jax._layer import run
 
 Path = Sequence[str | os.PathLike]
@@ -36,15 +37,15 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float = _EPSILON, *, recipe: 
         weight: [n], in one of these types.
         eps: added to the mean of squares.
     """
-    _check_vectors("rms_norm", x, weight=weight)
+    check_vectors("rms_norm", x, weight=weight)
     return run("rms_norm", recipe, path, (eps,), {"x": x}, {"weight": weight})
 
 
 def add_rms_norm(x: jax.Array, residual: jax.Array, weight: jax.Array, eps: float = _EPSILON, *,
                  recipe: str = "coat", path: Path = ()) -> tuple[jax.Array, jax.Array]:
     """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
-    _check_vectors("add_rms_norm", x, weight=weight)
-    _check_alike("add_rms_norm", x=x, residual=residual)
+    check_vectors("add_rms_norm", x, weight=weight)
+    check_alike("add_rms_norm", x=x, residual=residual)
     return run("add_rms_norm", recipe, path, (eps,), {"x": x, "residual": residual},
                {"weight": weight}, {"residual": "dx"})
 
@@ -52,7 +53,7 @@ def add_rms_norm(x: jax.Array, residual: jax.Array, weight: jax.Array, eps: floa
 def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = ()) -> jax.Array:
     """LayerNorm (Ba et al. 2016) over the last dimension; see :func:`rms_norm`."""
-    _check_vectors("layer_norm", x, weight=weight, bias=bias)
+    check_vectors("layer_norm", x, weight=weight, bias=bias)
     return run("layer_norm", recipe, path, (eps,), {"x": x}, {"weight": weight, "bias": bias})
 
 
@@ -63,37 +64,21 @@ def silu(x: jax.Array, *, recipe: str = "coat", path: Path = ()) -> jax.Array:
 
 def gelu(x: jax.Array, *, approximate: bool = True, recipe: str = "coat",
          path: Path = ()) -> jax.Array:
-    """As jax.nn.gelu: approximated by tanh, or by erf."""
+    """GELU (Hendrycks and Gimpel 2016): its approximation by tanh, as jax.nn.gelu has it by
+    default, or the exact one by erf."""
     return run("gelu_tanh" if approximate else "gelu", recipe, path, (), {"x": x})
 
 
 def swiglu(gate: jax.Array, up: jax.Array, *, recipe: str = "coat",
            path: Path = ()) -> jax.Array:
     """silu(gate) * up."""
-    _check_alike("swiglu", gate=gate, up=up)
+    check_alike("swiglu", gate=gate, up=up)
     return run("swiglu", recipe, path, (), {"gate": gate, "up": up})
 
 
 def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: str = "coat",
           path: Path = ()) -> jax.Array:
     """gelu(gate) * up; see :func:`gelu`."""
-    _check_alike("geglu", gate=gate, up=up)
+    check_alike("geglu", gate=gate, up=up)
     return run("geglu_tanh" if approximate else "geglu", recipe, path, (), {
         "gate": gate, "up": up})
-
-
-def _check_vectors(what: str, x: jax.Array, **vectors: jax.Array) -> None:
-    """Refuses vectors that do not have a number of one type for each column."""
-    dtype = next(iter(vectors.values())).dtype
-    for name, vector in vectors.items():
-        if vector.shape != x.shape[-1:] or vector.dtype != dtype:
-            raise ValueError(
-                f"{name} of {what} is {vector.dtype}{list(vector.shape)}; for x, which is "
-                f"{x.dtype}{list(x.shape)}, it must be {dtype}{list(x.shape[-1:])}")
-
-
-def _check_alike(what: str, **pair: jax.Array) -> None:
-    (name, x), (other, y) = pair.items()
-    if x.shape != y.shape or x.dtype != y.dtype:
-        raise ValueError(f"{name} of {what} is {x.dtype}{list(x.shape)}, {other} is "
-                         f"{y.dtype}{list(y.shape)}; they must be alike")

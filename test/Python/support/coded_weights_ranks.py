@@ -21,6 +21,7 @@ import tandem.torch as tt
 import tandem.torch.nn as tnn
 from tandem.torch.distributed import _collectives, _weight_gather, fp8_all_gather
 from support.fsdp2_ranks import gather
+from support.gloo import error_text
 
 WIDTH, HIDDEN, ODD = 24, 48, 133
 FP8 = {"recipe": "te-current", "products": "fp8"}
@@ -241,24 +242,16 @@ def values():
 #===----------------------------------------------------------------------===#
 
 
-def _error(work):
-    try:
-        work()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 def refusals():
     late = sharded(Model())
     late(batch(0))
     twice = sharded(Model())
     coded(twice)
     plain = torch.nn.Sequential(torch.nn.Linear(WIDTH, HIDDEN).bfloat16())
-    return {"late": _error(lambda: fp8_all_gather(late)),
-            "twice": _error(lambda: fp8_all_gather(twice)),
-            "no layer": _error(lambda: fp8_all_gather(sharded(plain))),
-            "no ranks": _error(lambda: fp8_all_gather(Model()))}
+    return {"late": error_text(lambda: fp8_all_gather(late)),
+            "twice": error_text(lambda: fp8_all_gather(twice)),
+            "no layer": error_text(lambda: fp8_all_gather(sharded(plain))),
+            "no ranks": error_text(lambda: fp8_all_gather(Model()))}
 
 
 def reasons():

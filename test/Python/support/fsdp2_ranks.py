@@ -37,6 +37,7 @@ from model.codes import FloatCode, PairCode, RootCode
 from model.optimizers import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
+from support.gloo import error_text
 from support.kernels import write_strategies
 from tandem.torch import _exchange
 
@@ -288,15 +289,6 @@ def empty_step():
     return found
 
 
-def _error(work):
-    """The error of a call, as text."""
-    try:
-        work()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 def refusals():
     """The errors of states that do not fit, and of writing into those of an empty step."""
     model, optimizer = _trained(1)
@@ -314,12 +306,12 @@ def refusals():
     dcp.load({"optim": begun}, checkpoint_id=_folder("coat"))
     backward(other, 0)
     return {
-        "strategy": _error(lambda: set_optimizer_state_dict(other, other_strategy, state)),
+        "strategy": error_text(lambda: set_optimizer_state_dict(other, other_strategy, state)),
         "kept": other_strategy.param_groups[0]["strategy"],
-        "plain": _error(lambda: alone.load_state_dict(optimizer.state_dict())),
-        "spread": _error(lambda: optimizer.load_state_dict(alone.state_dict())),
-        "in place": _error(in_place.step),
-        "bitsandbytes": _error(lambda: tt.to_bitsandbytes(optimizer.state_dict(), params)),
+        "plain": error_text(lambda: alone.load_state_dict(optimizer.state_dict())),
+        "spread": error_text(lambda: optimizer.load_state_dict(alone.state_dict())),
+        "in place": error_text(in_place.step),
+        "bitsandbytes": error_text(lambda: tt.to_bitsandbytes(optimizer.state_dict(), params)),
     }
 
 
@@ -412,7 +404,7 @@ def flat():
     set_optimizer_state_dict(other, again, state, options=options)
     graph = optimizer_of(other.parameters(), "coat", min_8bit_size=0)
     return [_hash(optimizer, model), _hash(again, other),
-            _error(lambda: set_optimizer_state_dict(other, graph, state, options=options))]
+            error_text(lambda: set_optimizer_state_dict(other, graph, state, options=options))]
 
 
 def copies():
@@ -655,7 +647,7 @@ def no_gradient():
         before = [param.to_local().clone() for param in model.parameters()]
         if dist.get_rank() == 1:
             model.first.bias.grad = None
-        found[name] = [_error(optimizer.step), [
+        found[name] = [error_text(optimizer.step), [
             key for (key, param), old in zip(model.named_parameters(), before)
             if torch.equal(param.to_local(), old)]]
     return found

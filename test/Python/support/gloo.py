@@ -7,7 +7,7 @@
 # program it is one of the ranks.
 #
 #===----------------------------------------------------------------------===#
-"""`run_ranks`: what functions of a support module return on each rank."""
+"""`run_ranks`: what functions of a support module return on each rank; `start_ranks`, programs."""
 
 import datetime
 import importlib
@@ -23,14 +23,13 @@ from pathlib import Path
 TESTS = str(Path(__file__).resolve().parents[1])
 
 
-def run_ranks(module, names, ranks, folder, timeout=240):
-    """Calls functions, of no argument, of a module in this folder, one after the other on so
-    many ranks. For each name a list of what the ranks returned, which JSON can hold."""
+def start_ranks(script, ranks, *arguments, timeout=240):
+    """Runs a program on so many ranks, each given its rank and the arguments, and waits."""
     start = (f"import runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; sys.argv = sys.argv[1:]; "
              "runpy.run_path(sys.argv[0], run_name='__main__')")
-    workers = [subprocess.Popen(
-        [sys.executable, "-c", start, __file__, module, ",".join(names), str(rank), str(ranks),
-         folder], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+    workers = [subprocess.Popen([sys.executable, "-c", start, script, str(rank),
+                                 *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+               for rank in range(ranks)]
     try:
         for worker in workers:
             _, problems = worker.communicate(timeout=timeout)
@@ -38,8 +37,23 @@ def run_ranks(module, names, ranks, folder, timeout=240):
     finally:
         for worker in workers:
             worker.kill()
+
+
+def run_ranks(module, names, ranks, folder, timeout=240):
+    """Calls functions, of no argument, of a module in this folder, one after the other on so
+    many ranks. For each name a list of what the ranks returned, which JSON can hold."""
+    start_ranks(__file__, ranks, ranks, module, ",".join(names), folder, timeout=timeout)
     results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [result[name] for result in results] for name in names}
+
+
+def error_text(work):
+    """The error of a call, as text."""
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
 
 
 def _outcome(function):
@@ -52,7 +66,7 @@ def _outcome(function):
         os._exit(1)
 
 
-def _main(module, names, rank, ranks, folder):
+def _main(rank, ranks, module, names, folder):
     import torch
     torch.set_num_threads(1)
     torch.distributed.init_process_group(

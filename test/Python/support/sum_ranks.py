@@ -10,7 +10,6 @@
 """`run`: starts the processes and returns what each has found, by scenario."""
 
 import datetime
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import tandem.torch as tt
+from support.gloo import start_ranks
 from tandem.torch.distributed import FP8CompressState, FP8ReduceScatter, fp8_compress_hook
 
 STEPS = 2
@@ -26,18 +26,7 @@ STEPS = 2
 
 def run(folder, count, seconds=240):
     """The findings of all ranks."""
-    start = f"import runpy, sys; sys.path[:0] = {sys.path!r}; " \
-        f"sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    workers = [subprocess.Popen(
-        [sys.executable, "-c", start, __file__, str(rank), str(count), folder],
-        stderr=subprocess.PIPE, text=True) for rank in range(count)]
-    try:
-        for worker in workers:
-            _, problems = worker.communicate(timeout=seconds)
-            assert worker.returncode == 0, problems
-    finally:
-        for worker in workers:
-            worker.kill()
+    start_ranks(__file__, count, count, folder, timeout=seconds)
 
 
 def findings(folder, count):

@@ -12,7 +12,6 @@
 import datetime
 import json
 import os
-import subprocess
 import sys
 import warnings
 from itertools import combinations
@@ -29,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tandem.torch as tt
 import tandem.torch.nn as tnn
 from support.fsdp2_ranks import gather
+from support.gloo import start_ranks
 from tandem.torch import distributed as ttd
 
 INPUTS, ODD, OUTPUTS = 20, 37, 24
@@ -230,18 +230,7 @@ def run_cells(cells, ranks, folder, timeout=1500):
     """The outcomes of cells on each of so many ranks."""
     folder = Path(folder)
     (folder / "cells.json").write_text(json.dumps(cells))
-    start = (f"import runpy, sys; sys.path[:0] = {sys.path!r}; sys.argv = sys.argv[1:]; "
-             "runpy.run_path(sys.argv[0], run_name='__main__')")
-    workers = [subprocess.Popen([sys.executable, "-c", start, __file__, str(rank), str(ranks),
-                                 str(folder)], stderr=subprocess.PIPE, text=True)
-               for rank in range(ranks)]
-    try:
-        for worker in workers:
-            _, problems = worker.communicate(timeout=timeout)
-            assert worker.returncode == 0, problems
-    finally:
-        for worker in workers:
-            worker.kill()
+    start_ranks(__file__, ranks, ranks, folder, timeout=timeout)
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
 
 

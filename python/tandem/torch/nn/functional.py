@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
+from tandem._layers import check_alike, check_vectors
 from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
 from tandem.torch.nn._layer import Layer, compiled
@@ -126,21 +127,11 @@ def _check_devices(what: str, **tensors: torch.Tensor | None) -> None:
                 f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
-def _check_vectors(what: str, x: torch.Tensor, **vectors: torch.Tensor) -> None:
-    """Refuses vectors that do not have a number of one type for each column."""
-    dtype = next(iter(vectors.values())).dtype
-    for name, vector in vectors.items():
-        if vector.shape != x.shape[-1:] or vector.dtype != dtype:
-            raise ValueError(
-                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for x, which is "
-                f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
-
-
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_devices("rms_norm", x=x, weight=weight)
-    _check_vectors("rms_norm", x, weight=weight)
+    check_vectors("rms_norm", x, weight=weight)
     eps = _EPSILON if eps is None else eps
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
@@ -151,11 +142,8 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
     _check_devices("add_rms_norm", x=x, residual=residual, weight=weight)
-    _check_vectors("add_rms_norm", x, weight=weight)
-    if x.shape != residual.shape or x.dtype != residual.dtype:
-        raise ValueError(
-            f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
-            f"{residual.dtype}; they must be alike")
+    check_vectors("add_rms_norm", x, weight=weight)
+    check_alike("add_rms_norm", x=x, residual=residual)
     eps = _EPSILON if eps is None else eps
     return _run("add_rms_norm", recipe, path, state, (eps,), {"x": x, "residual": residual},
                 {"weight": weight}, {"residual": "dx"})
@@ -165,7 +153,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_devices("layer_norm", x=x, weight=weight, bias=bias)
-    _check_vectors("layer_norm", x, weight=weight, bias=bias)
+    check_vectors("layer_norm", x, weight=weight, bias=bias)
     return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
                 {"weight": weight, "bias": bias})
 
@@ -203,10 +191,7 @@ def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: P
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
     _check_devices(name, gate=gate, up=up)
-    if gate.shape != up.shape or gate.dtype != up.dtype:
-        raise ValueError(
-            f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
-            f"of {up.dtype}; they must be alike")
+    check_alike(name, gate=gate, up=up)
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),

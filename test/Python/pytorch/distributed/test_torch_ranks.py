@@ -10,8 +10,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,6 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
+from support.gloo import start_ranks
 from support.torch_bits import bits, parameters
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
@@ -123,14 +122,7 @@ def run_cells(folder, numbers):
     cells = {number: asdict(CELLS[number]) for number in numbers}
     (folder / "cells.json").write_text(json.dumps(cells))
     script = Path(__file__).parents[2] / "support" / "rank_cells.py"
-    start = f"import runpy, sys; sys.path[:0] = {sys.path!r}; " \
-        f"sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    workers = [subprocess.Popen(
-        [sys.executable, "-c", start, script, str(rank), folder],
-        stderr=subprocess.PIPE, text=True) for rank in range(2)]
-    for worker in workers:
-        _, problems = worker.communicate(timeout=400)
-        assert worker.returncode == 0, problems
+    start_ranks(script, 2, folder, timeout=400)
 
 
 @pytest.fixture(scope="module")
