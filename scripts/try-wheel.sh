@@ -36,8 +36,8 @@ make_environment() {
     --find-links "$folder" "$1"
   "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
     >"$("$work/$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth"
-  ! "$work/$1/bin/python" -c 'import sys, tandem
-sys.exit(tandem.__file__.startswith(sys.prefix))' || fail "this is another Tandem"
+  "$work/$1/bin/python" -c 'import sys, tandem
+assert tandem.__file__.startswith(sys.prefix), tandem.__file__' || fail "this is another Tandem"
 }
 
 # hidden COMMAND...: runs it where no library or tool of LLVM is to be found.

@@ -227,10 +227,10 @@ def row_of(times, overlap, kept):
            "optimizer_ms": 1e3 * statistics.median(t[1] for t in times), "bytes": kept}
     if not overlap:
         return row
-    full, silent, alone = (statistics.median(column) for column in zip(*overlap))
-    return row | {"backward_ms": 1e3 * full, "backward_alone_ms": 1e3 * silent,
-                  "collective_ms": 1e3 * alone,
-                  "overlapped": min(1.0, max(0.0, 1 - (full - silent) / alone))}
+    full, unsent, collective = (statistics.median(column) for column in zip(*overlap))
+    return row | {"backward_ms": 1e3 * full, "backward_alone_ms": 1e3 * unsent,
+                  "collective_ms": 1e3 * collective,
+                  "overlapped": min(1.0, max(0.0, 1 - (full - unsent) / collective))}
 
 
 def train(name, rank, rounds):
@@ -274,9 +274,9 @@ TEXT = """\
 
 Medians of {rounds} steps on {ranks} gloo ranks of one thread each, which share this machine's cores, of the slowest rank;
 `benchmarks/distributed/steps.py` takes the ways in turn. Bytes are those of weights, gradients and states that a rank has after
-the backward pass. *Overlapped* is the share of the collective that the backward pass under `DistributedDataParallel` hides: what
-the pass does not take longer than inside of `no_sync()`, over the collective's time by itself. On ranks that share cores and
-memory there is little to hide it behind.
+the backward pass. *Overlapped* is the share of the collective's time by which the backward pass under `DistributedDataParallel`
+does not get longer: the pass is also timed inside of `no_sync()`, which sends nothing, and the collective by itself. Ranks that share
+cores and memory can overlap little.
 
 {tables}
 

@@ -65,7 +65,7 @@ NOTES = (
 )
 
 TEXT = """\
-## What works with what
+## Strategies under each wrapper
 
 Every cell was trained by `benchmarks/distributed/wrappers.py`, on {ranks} gloo ranks for HSDP and for FSDP2 over tensor
 parallelism and on two for the others, with scales for all parameters (`min_8bit_size=0`) and rows that ranks share unevenly.

@@ -5,7 +5,7 @@
 #
 # This file implements the counts of the machine code that ptxas makes of the library's
 # kernels: what an element costs each pipe of a multiprocessor, and what it costs the
-# memory, for chips and for GPUs, none of which is needed.
+# memory. The GPUs that the counts are for need not be there.
 #
 #===----------------------------------------------------------------------===#
 """sass.py [NAME...]: instructions per element, by pipe, of the library's kernels.
