@@ -20,13 +20,30 @@
 using namespace mlir;
 using namespace tandem;
 
-void tandem::buildNVVMPipeline(OpPassManager &manager,
-                               const NVVMPipelineOptions &options) {
-  manager.addPass(createSplitPhases());
+/// Tables for shared memory: a load from it, its address and the conflicts of
+/// its banks take the time of some 12 operations.
+static std::unique_ptr<Pass> createSharedTabulate() {
+  std::unique_ptr<Pass> pass = createTabulate();
+  LogicalResult result = pass->initializeOptions(
+      "rows=false lookup-cost=12", [](const Twine &) { return failure(); });
+  assert(succeeded(result) && "the pass knows its options");
+  (void)result;
+  return pass;
+}
+
+void tandem::addSmallFloatLowering(OpPassManager &manager) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
   addCleanup(manager, StepOp::getOperationName());
+  manager.addNestedPass<StepOp>(createSharedTabulate());
+  addCleanup(manager, StepOp::getOperationName());
+}
+
+void tandem::buildNVVMPipeline(OpPassManager &manager,
+                               const NVVMPipelineOptions &options) {
+  manager.addPass(createSplitPhases());
+  addSmallFloatLowering(manager);
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
   // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
   manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));

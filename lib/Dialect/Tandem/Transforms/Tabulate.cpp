@@ -27,10 +27,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The cost of a lookup on a CPU, in operations of one cycle on a vector: in
-/// the time of a gather of 16, two ports execute some 20 operations.
-static constexpr unsigned lookupCost = 20;
-
+/// The cost of an operation in those of one cycle on a vector or a warp.
 static unsigned getCost(Operation *op) {
   if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
     return 0;
@@ -38,6 +35,11 @@ static unsigned getCost(Operation *op) {
 }
 
 namespace {
+struct TableOptions {
+  bool rows;
+  unsigned lookupCost;
+};
+
 /// The loads of bytes that a value depends on: one of a byte that a group
 /// shares, one of the element's own.
 struct Sources {
@@ -49,8 +51,8 @@ struct Sources {
 
 class Tabulator {
 public:
-  Tabulator(Block &block, Pass::Statistic &tables)
-      : block(block), tables(tables) {}
+  Tabulator(Block &block, const TableOptions &options, Pass::Statistic &tables)
+      : block(block), options(options), tables(tables) {}
   void run();
 
 private:
@@ -66,6 +68,7 @@ private:
   LookupOp tabulate(Operation *root);
 
   Block &block;
+  const TableOptions &options;
   Pass::Statistic &tables;
   llvm::DenseMap<Operation *, Sources> sources;
 };
@@ -84,7 +87,7 @@ LogicalResult Sources::join(const Sources &other) {
 void Tabulator::visit(Operation *op) {
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
     bool isShared = !(load.getPlaneInfo().group == Group());
-    if (load.getType().isInteger(8))
+    if (load.getType().isInteger(8) && (options.rows || !isShared))
       sources[op] = isShared ? Sources{load, {}} : Sources{{}, load};
     return;
   }
@@ -158,10 +161,11 @@ LookupOp Tabulator::tabulate(Operation *root) {
   for (Operation *op : slice)
     if (sources.lookup(op).column)
       cost += getCost(op);
-  LDBG() << (cost > lookupCost ? "a table" : "no table") << " of "
+  LDBG() << (cost > options.lookupCost ? "a table" : "no table") << " of "
          << (from.row ? 65536 : 256) << " values: " << cost
-         << " cycles to compute, " << lookupCost << " to look up; " << *root;
-  if (cost <= lookupCost)
+         << " cycles to compute, " << options.lookupCost << " to look up; "
+         << *root;
+  if (cost <= options.lookupCost)
     return {};
   SmallVector<Value> indices;
   if (from.row)
@@ -190,9 +194,22 @@ void Tabulator::run() {
 
 namespace {
 struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
+  TabulatePass() = default;
+  TabulatePass(const TabulatePass &other) : TabulateBase(other) {}
+
   void runOnOperation() override {
+    TableOptions options{rows, lookupCost};
     for (LaunchOp launch : getOperation().getLaunchOps())
-      Tabulator(launch.getBodyBlock(), numTables).run();
+      Tabulator(launch.getBodyBlock(), options, numTables).run();
   }
+
+  Option<bool> rows{*this, "rows", llvm::cl::init(true),
+                    llvm::cl::desc("Whether a byte that a group shares may "
+                                   "select a table's row")};
+  /// The default is that of a CPU: in the time of a gather of 16, two ports
+  /// execute some 20 operations.
+  Option<unsigned> lookupCost{*this, "lookup-cost", llvm::cl::init(20),
+                              llvm::cl::desc("The operations that take as long "
+                                             "as a lookup")};
 };
 } // namespace

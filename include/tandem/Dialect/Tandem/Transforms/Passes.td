@@ -387,7 +387,9 @@ def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
     `tandem.lookup` takes their place. The table's entries are computed here by the same
     operations, so that no bit changes.
 
-    For CPUs: their caches hold the tables.
+    Tables with rows are for CPUs, whose caches hold them. A GPU's block of threads has
+    tables in its shared memory: `rows=false` leaves out those with rows, and
+    `lookup-cost=N` says how many operations take as long as a lookup.
 
     Example: `test/Dialect/Tandem/tabulate.mlir`
   }];
