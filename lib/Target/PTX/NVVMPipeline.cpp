@@ -20,23 +20,17 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Tables for shared memory: a load from it, its address and the conflicts of
-/// its banks take the time of some 12 operations.
-static std::unique_ptr<Pass> createSharedTabulate() {
-  std::unique_ptr<Pass> pass = createTabulate();
-  LogicalResult result = pass->initializeOptions(
-      "rows=false lookup-cost=12", [](const Twine &) { return failure(); });
-  assert(succeeded(result) && "the pass knows its options");
-  (void)result;
-  return pass;
-}
+/// A load from shared memory, its address and the conflicts of its banks take
+/// the time of some 12 operations.
+static constexpr TabulateOptions sharedTables{/*rows=*/false,
+                                              /*lookupCost=*/12};
 
 void tandem::addSmallFloatLowering(OpPassManager &manager) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
   addCleanup(manager, StepOp::getOperationName());
-  manager.addNestedPass<StepOp>(createSharedTabulate());
+  manager.addNestedPass<StepOp>(createTabulate(sharedTables));
   addCleanup(manager, StepOp::getOperationName());
 }
 

@@ -35,11 +35,6 @@ static unsigned getCost(Operation *op) {
 }
 
 namespace {
-struct TableOptions {
-  bool rows;
-  unsigned lookupCost;
-};
-
 /// The loads of bytes that a value depends on: one of a byte that a group
 /// shares, one of the element's own.
 struct Sources {
@@ -51,7 +46,8 @@ struct Sources {
 
 class Tabulator {
 public:
-  Tabulator(Block &block, const TableOptions &options, Pass::Statistic &tables)
+  Tabulator(Block &block, const TabulateOptions &options,
+            Pass::Statistic &tables)
       : block(block), options(options), tables(tables) {}
   void run();
 
@@ -68,7 +64,7 @@ private:
   LookupOp tabulate(Operation *root);
 
   Block &block;
-  const TableOptions &options;
+  const TabulateOptions &options;
   Pass::Statistic &tables;
   llvm::DenseMap<Operation *, Sources> sources;
 };
@@ -194,22 +190,12 @@ void Tabulator::run() {
 
 namespace {
 struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
-  TabulatePass() = default;
-  TabulatePass(const TabulatePass &other) : TabulateBase(other) {}
+  using TabulateBase::TabulateBase;
 
   void runOnOperation() override {
-    TableOptions options{rows, lookupCost};
+    TabulateOptions options{rows, lookupCost};
     for (LaunchOp launch : getOperation().getLaunchOps())
       Tabulator(launch.getBodyBlock(), options, numTables).run();
   }
-
-  Option<bool> rows{*this, "rows", llvm::cl::init(true),
-                    llvm::cl::desc("Whether a byte that a group shares may "
-                                   "select a table's row")};
-  /// The default is that of a CPU: in the time of a gather of 16, two ports
-  /// execute some 20 operations.
-  Option<unsigned> lookupCost{*this, "lookup-cost", llvm::cl::init(20),
-                              llvm::cl::desc("The operations that take as long "
-                                             "as a lookup")};
 };
 } // namespace

@@ -388,11 +388,16 @@ def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
     operations, so that no bit changes.
 
     Tables with rows are for CPUs, whose caches hold them. A GPU's block of threads has
-    tables in its shared memory: `rows=false` leaves out those with rows, and
-    `lookup-cost=N` says how many operations take as long as a lookup.
+    tables in its shared memory.
 
     Example: `test/Dialect/Tandem/tabulate.mlir`
   }];
+  let options = [
+    Option<"rows", "rows", "bool", "true",
+           "Whether a byte that a group shares may select a table's row">,
+    // In the time of a gather of 16, two ports execute some 20 operations.
+    Option<"lookupCost", "lookup-cost", "unsigned", "20",
+           "The operations on a vector or a warp that take as long as a lookup">];
   let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }
