@@ -22,7 +22,8 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp
 
 import tandem.jax
-from support.jax_bits import arrays, assert_same_bits, bits, gradients
+from support.jax_bits import (arrays, assert_same_bits, bits, gradients,
+                              run_on_two_devices)
 
 #: Strategies of each kind: plain, compensated, in 8 bits, weights and gradients in codes.
 KINDS = ("fp32", "collage-plus", "coat", "fp8-collage-plus")
@@ -423,14 +424,7 @@ SHARDS = textwrap.dedent("""
 
 def test_shards():
     """Shards of two devices have the bits of whole arrays on one, random ones too."""
-    import os
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    path = os.pathsep.join(map(str, [*sys.path, os.path.dirname(os.path.dirname(__file__))]))
-    result = subprocess.run(
-        [sys.executable, "-c", SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"],
-        env=os.environ | flags | {"PYTHONPATH": path}, capture_output=True, text=True,
-        timeout=300)
-    assert result.returncode == 0, result.stderr
-    refused = json.loads(result.stdout)
+    refused = json.loads(run_on_two_devices(
+        SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"))
     assert "lamb under 'collage-plus' computes values from all of it" in refused["lamb"]
     assert "(257,), inside of 256 elements that share a scale" in refused["groups"]
