@@ -38,7 +38,8 @@ class Job:
 
 
 def convert(jobs: Sequence[Job], source: str, target: str, planes: Sequence[Plane], *,
-            fresh: bool, matrix: bool, threads: int, what: str) -> list[dict[str, jax.Array]]:
+            fresh: bool, matrix: bool, threads: int, what: str,
+            floor: bool = False) -> list[dict[str, jax.Array]]:
     """The planes of tensors in another storage, by name.
 
     Args:
@@ -50,8 +51,9 @@ def convert(jobs: Sequence[Job], source: str, target: str, planes: Sequence[Plan
         matrix: whether they are tensors of a graph of matrices.
         threads: 0 for one per core.
         what: what messages call the launch.
+        floor: whether they are second moments, in which what is positive stays so.
     """
-    known = conversion(source, target, fresh=fresh, matrix=matrix)
+    known = conversion(source, target, fresh=fresh, matrix=matrix, floor=floor)
     made = [{plane.name: zeros(plane, shape) for plane, shape in zip(planes, job.shapes)}
             for job in jobs]
     if known.kernel is None:

@@ -160,11 +160,14 @@ class Optimizer:
         """
         leaves, treedef = self._leaves(params, specs)
         planes = [leaf.rule.initial(leaf.label, leaf.value, self._threads) for leaf in leaves]
+        return self._unmeasured(jnp.zeros((), jnp.int32), treedef.unflatten(planes))
+
+    def _unmeasured(self, count: jax.Array, planes: object) -> State:
+        """A state whose last step has measured and skipped nothing."""
         zero = jnp.zeros((), jnp.float32)
         metrics = dict.fromkeys(_METRICS, zero) if self._metrics else None
         skipped = jnp.zeros((), bool) if self._skips else None
-        return State(jnp.zeros((), jnp.int32), treedef.unflatten(planes), metrics, skipped,
-                     self._identity)
+        return State(count, planes, metrics, skipped, self._identity)
 
     def bytes_per_parameter(self, params: object) -> float:
         """Bytes of weight, gradient and states together, from their storages, on average over
@@ -197,16 +200,26 @@ class Optimizer:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
                             "it, or leave it out of params")
-        whole, strategy = whole_shape(leaf.shape, axes), self._strategy
-        if not isinstance(strategy, str):
-            strategy = strategy(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
-            if not isinstance(strategy, str):
-                raise TypeError(f"strategy gave {strategy!r} for {label}; it must give the name "
-                                "of one")
+        whole = whole_shape(leaf.shape, axes)
+        strategy = self._strategy_of(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
         rule = self._rules.of(label, leaf.dtype, whole, strategy)
         if axes:
             check_cut(label, rule, whole, leaf.shape)
         return rule
+
+    def _strategy_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> str:
+        """The name of the strategy of a leaf."""
+        if isinstance(self._strategy, str):
+            return self._strategy
+        strategy = self._strategy(path, leaf)
+        if not isinstance(strategy, str):
+            raise TypeError(f"strategy gave {strategy!r} for params{path}; it must give the name "
+                            "of one")
+        return strategy
+
+    def _types_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> list[str]:
+        """The types that the strategy of a leaf is for, by the kernel's names."""
+        return self._rules.types(self._strategy_of(path, leaf))
 
     def _leaves(self, params: object,
                 specs: object) -> tuple[list[Leaf], jax.tree_util.PyTreeDef]:
@@ -259,7 +272,7 @@ class Optimizer:
                 traced. A hyperparameter out of its domain is an error when the step runs; it
                 has changed nothing then, but donated arrays are gone.
         """
-        _check_state(state)
+        self._check_state(state, "step(grads, state, params)")
         leaves, treedef = self._leaves(params, specs)
         grads = [_checked_grad(leaf, grad) for leaf, grad
                  in zip(leaves, _parallel(treedef, grads, "grads"))]
@@ -354,12 +367,19 @@ class Optimizer:
         return treedef.unflatten(params), State(
             count, treedef.unflatten(planes), metrics, skipped, self._identity)
 
-    def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
-        """The planes of the leaves, if they are those of the leaves' rules."""
+    def _check_state(self, state: object, call: str) -> None:
+        """Refuses what is no state of this optimizer; `call` names the arguments of what takes
+        one, in order."""
+        if not isinstance(state, State):
+            raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
+                            f"last step has returned: {call}")
         if state.identity != self._identity:
             raise ValueError(f"the state is one of {state.identity}, but this optimizer is "
                              f"{self._identity}; begin anew with init(params), or create the "
                              "optimizer as the state's was")
+
+    def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
+        """The planes of the leaves, if they are those of the leaves' rules."""
         planes = _parallel(treedef, state.planes, "state.planes")
         for leaf, found in zip(leaves, planes):
             _check_planes(leaf, found)
@@ -399,12 +419,6 @@ def _specs_of(treedef, specs: object) -> list:
     if specs is None or isinstance(specs, PartitionSpec):
         return [specs or PartitionSpec()] * treedef.num_leaves
     return _parallel(treedef, specs, "specs")
-
-
-def _check_state(state: object) -> None:
-    if not isinstance(state, State):
-        raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
-                        "last step has returned: step(grads, state, params)")
 
 
 def _checked_grad(leaf: Leaf, grad: object) -> jax.Array:

@@ -51,10 +51,10 @@ class Rule(ParamPlanes):
         planes = {name: zeros(self.state_planes[name], shape)
                   for name, shape in self.shapes(param.shape).items()}
         if self.hidden:
-            (codes,) = self._encoded([(label, param)], self.weight_storage, self._weights, threads,
+            (codes,) = self._encoded([(label, param)], self.weight_storage, self.weight_planes, threads,
                                      fresh=True)
             return planes | codes
-        return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self._weights
+        return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self.weight_planes
                          if plane.bits > self.visible.bits}
 
     def encoded_grads(self, grads: Sequence[tuple[str, jax.Array]],
@@ -149,6 +149,16 @@ class Rules:
                     and not sums_over_model(kernel))
         is_wide = TYPES[jnp.dtype(dtype)] not in own.types
         return self._of(Key(strategy, is_vector, is_wide, is_small))
+
+    @property
+    def graphs(self) -> tuple[str, str | None]:
+        """The graph, and that of vectors if there is one."""
+        graph, vectors = self._graphs
+        return os.fspath(graph), vectors and os.fspath(vectors)
+
+    def types(self, strategy: str) -> list[str]:
+        """The types of parameters that a strategy itself is for."""
+        return self._own(strategy, False).types
 
     def _check_shape(self, label: str, shape: Sequence[int], kernel: Kernel,
                      is_vector: bool) -> None:

@@ -1,0 +1,92 @@
+"""Optimizers in the form of optax's gradient transformations."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from tandem.jax._optimizer import Optimizer
+from tandem.jax._state import State
+
+
+def as_optax(optimizer: Optimizer):
+    """An ``optax.GradientTransformation`` that takes the steps of an optimizer.
+
+    Its updates are f32. ``optax.apply_updates`` adds them to the parameters and gives those of
+    :meth:`Optimizer.step`, with the same bits, for graphs whose last operation adds to the
+    weight. Those that first shrink it (``adamw`` with decay "before" or "after", and
+    ``adafactor``) may end at a number for which no update exists; theirs is the nearest one, so
+    that a weight differs by at most 2**-23 of its update. XLA flushes subnormal numbers, among
+    which both differ.
+
+    It can be the last of ``optax.chain``, and stand in ``optax.MultiSteps``. Unlike
+    :meth:`Optimizer.step` it leaves the parameters where they are, and takes memory for updates.
+
+    Args:
+        optimizer: one under whose strategies each leaf is all of its weight, as under "fp32",
+            "coat-fp32" or "adam8bit" for float32 leaves.
+
+    Raises:
+        ImportError: optax is not installed.
+        TypeError: what is passed is no optimizer.
+        ValueError: from ``init`` and ``update``, a leaf of which the state has a part.
+    """
+    try:
+        import optax
+    except ImportError as error:
+        raise ImportError("tandem.jax.as_optax needs optax; install it with pip install "
+                          "optax, or call optimizer.step") from error
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"as_optax takes an optimizer of tandem.jax, got a "
+                        f"{type(optimizer).__name__}; pass tandem.jax.adamw(...), for instance")
+
+    def init(params: object) -> State:
+        _check_plain(optimizer, params)
+        return optimizer.init(params)
+
+    def update(updates: object, state: State, params: object = None) -> tuple[object, State]:
+        if params is None:
+            raise ValueError("a step reads the parameters; call update(grads, state, params)")
+        _check_plain(optimizer, params)
+        new, state = optimizer.step(updates, state, params)
+        return jax.tree.map(_update_between, params, new), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _check_plain(optimizer: Optimizer, params: object) -> None:
+    """Refuses leaves that are not all of their weight."""
+    leaves, _ = optimizer._leaves(params, None)
+    for leaf in leaves:
+        if leaf.rule.hidden or len(leaf.rule.weight_planes) > 1:
+            raise ValueError(
+                f"{leaf.label} under {leaf.rule.kernel.strategy!r} is only a part of its weight: "
+                "the state has the rest, which no update that is added can write; call "
+                "optimizer.step, keep the leaf in float32, or take a strategy without such a "
+                "rest, as 'fp32' and 'coat-fp32' are")
+
+
+def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
+    """The f32 that `old` has to be added for `new`, or the nearest if there is none.
+
+    If there is any, it is the difference rounded to nearest or one of its two neighbours: the
+    numbers whose sums round to `new` have none between them whose sum does not, the exact
+    difference is among them, and so is the f32 on one side of it.
+    """
+    old = jnp.asarray(old)
+    first, last = (x.astype(jnp.float32) for x in (old, new))
+
+    def is_right(update: jax.Array) -> jax.Array:
+        # XLA may leave out a rounding before a comparison of floats, but not of integers.
+        return _bits((first + update).astype(old.dtype)) == _bits(new)
+
+    nearest = update = last - first
+    for limit in (-jnp.inf, jnp.inf):
+        near = jnp.nextafter(nearest, jnp.float32(limit))
+        update = jnp.where(~is_right(update) & is_right(near), near, update)
+    # Infinite weights stay so, and zeros have signs.
+    return jnp.where(old == 0, last, jnp.where(old == new, 0, update))
+
+
+def _bits(array: jax.Array) -> jax.Array:
+    return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
