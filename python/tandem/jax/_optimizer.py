@@ -86,6 +86,10 @@ class Optimizer:
                  path: Sequence[str | os.PathLike] = (), seed: int = 0, threads: int = 0,
                  metrics: bool = False, skip_nonfinite: bool = False,
                  min_8bit_size: int | None = 4096, **hypers):
+        if strategy == "auto":
+            raise ValueError("strategy='auto' is one of tandem.torch's optimizers; pass the name of "
+                             "a strategy, or a function that names one for each leaf. "
+                             "tandem.torch.recommend says which, of names and shapes")
         self._rules = Rules(graph, vectors, tuple(path), min_8bit_size, bool(metrics))
         self._strategy, self._seed, self._threads = strategy, to_integer("seed", seed), threads
         self._metrics, self._skips = bool(metrics), bool(skip_nonfinite)

@@ -337,6 +337,7 @@ def test_states_of_others():
     ({"betas": (1, 2, 3)}, "betas must be a pair"),
     ({"decay": "outside"}, "decay must be 'inside'"),
     ({"strategy": "fp33"}, "fp33"),
+    ({"strategy": "auto"}, "tandem.torch.recommend says which, of names and shapes"),
 ))
 def test_options_are_checked(options, message):
     with pytest.raises((TypeError, ValueError), match=message):

@@ -55,7 +55,7 @@ def assert_same_bits(got, want):
 
 
 def run_on_two_devices(program, *arguments):
-    """What a program prints in a process where JAX has two devices."""
+    """The output of a program in a process where JAX has two devices."""
     path = os.pathsep.join(map(str, [*sys.path, Path(__file__).parents[1]]))
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300,
