@@ -10,6 +10,7 @@
 """
 
 from tandem.jax import _library  # says what is missing, before anything needs it
+from tandem.jax import nn
 from tandem.jax._convert_state import convert_state
 from tandem.jax._optax import as_optax
 from tandem.jax._optimizer import Optimizer
@@ -17,4 +18,4 @@ from tandem.jax._optimizers import adafactor, adagrad, adam, adamw, lamb, lion, 
 from tandem.jax._state import State
 
 __all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "as_optax",
-           "convert_state", "lamb", "lion", "rmsprop", "sgd"]
+           "convert_state", "lamb", "lion", "nn", "rmsprop", "sgd"]

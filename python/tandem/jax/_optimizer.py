@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -90,6 +90,9 @@ class Optimizer:
             raise ValueError("strategy='auto' is one of tandem.torch's optimizers; pass the name of "
                              "a strategy, or a function that names one for each leaf. "
                              "tandem.torch.recommend says which, of names and shapes")
+        if not isinstance(strategy, str) and not callable(strategy):
+            raise TypeError("strategy must be the name of one, or a function of a leaf's path and "
+                            f"the leaf that gives one, got {strategy!r}")
         self._rules = Rules(graph, vectors, tuple(path), min_8bit_size, bool(metrics))
         self._strategy, self._seed, self._threads = strategy, to_integer("seed", seed), threads
         self._metrics, self._skips = bool(metrics), bool(skip_nonfinite)
@@ -104,6 +107,14 @@ class Optimizer:
         self._hypers = self._defaults | self._named(hypers)
         self._check_known()
 
+    def __getattr__(self, name: str):
+        """Says what takes the place of the method of optax's transformations."""
+        if name == "update":
+            raise AttributeError("an Optimizer has no update, since it writes the parameters: call "
+                                 "step(grads, state, params), or tandem.jax.as_optax(optimizer) "
+                                 "for optax")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _own_defaults(self) -> dict:
         """Hyperparameters that no kernel has, or whose defaults differ from the graph's."""
         return {}
@@ -113,9 +124,10 @@ class Optimizer:
         given = {name: value for name, value in hypers.items() if value is not None}
         for key, names in self._PAIRS.items():
             if key in given and key not in self._defaults and set(names) <= set(self._defaults):
-                values = tuple(given.pop(key))
+                pair = given.pop(key)
+                values = tuple(pair) if isinstance(pair, Iterable) else (pair,)
                 if len(values) != 2:
-                    raise TypeError(f"{key} must be a pair of numbers, got {values!r}")
+                    raise TypeError(f"{key} must be a pair of numbers, got {pair!r}")
                 given |= dict(zip(names, values))
         if unknown := sorted(set(given) - set(self._defaults)):
             raise TypeError(f"{self.name} has no hyperparameter {unknown[0]!r}; it takes "

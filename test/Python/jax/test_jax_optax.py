@@ -197,6 +197,10 @@ def test_refusals(monkeypatch):
     wrapped = as_optax(tandem.jax.adamw(strategy="bf16"))
     with pytest.raises(ValueError, match=r"call update\(grads, state, params\)"):
         wrapped.update(params, wrapped.init(params))
+    with pytest.raises(AttributeError, match="call step.*, or tandem.jax.as_optax"):
+        optax.chain(tandem.jax.adamw()).update(params, ((),), params)
+    with pytest.raises(AttributeError, match="has no attribute 'other'"):
+        tandem.jax.adamw().other
     with pytest.raises(TypeError, match="as_optax takes an optimizer of tandem.jax, got a str"):
         as_optax("adamw")
     injected = optax.inject_hyperparams(

@@ -335,6 +335,8 @@ def test_states_of_others():
     ({"lr": "fast"}, "lr must be a number or a function"),
     ({"beta3": 1.0}, "no hyperparameter 'beta3'; it takes lr, beta1"),
     ({"betas": (1, 2, 3)}, "betas must be a pair"),
+    ({"betas": 0.9}, "betas must be a pair of numbers, got 0.9"),
+    ({"strategy": {"w": "fp32"}}, "strategy must be the name of one, or a function of a leaf's"),
     ({"decay": "outside"}, "decay must be 'inside'"),
     ({"strategy": "fp33"}, "fp33"),
     ({"strategy": "auto"}, "tandem.torch.recommend says which, of names and shapes"),

@@ -10,6 +10,7 @@
 import pickle
 import re
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -157,6 +158,7 @@ class LlamaConfig:
 @pytest.mark.parametrize(("model", "message"), (
     (LlamaConfig(), "a LlamaConfig does not say which parameters there are; make the model"),
     ({"hidden_size": 64}, "'hidden_size' must have a shape"),
+    ({"w": np.ones((2, 2))}, "'w' must have a shape, as (4096, 1024), or a tensor, got an array"),
     (7, "a int is no model; pass a torch.nn.Module"), ("llama", "a str is no model"),
     ([torch.zeros(4)], "without names does not say which are embeddings; pass the model"),
     ([("a", "b")], "'a' must have a shape"), (torch.zeros(3), "a Tensor is no model"),
