@@ -19,8 +19,8 @@ def as_optax(optimizer: Optimizer):
     that a weight differs by at most 2**-23 of its update. XLA flushes subnormal numbers, among
     which both differ.
 
-    It can be the last of ``optax.chain``, and stand in ``optax.MultiSteps``. Unlike
-    :meth:`Optimizer.step` it leaves the parameters where they are, and takes memory for updates.
+    It can stand in ``optax.chain`` and in ``optax.MultiSteps``. Unlike :meth:`Optimizer.step` it
+    leaves the parameters as they are, and takes memory for a copy.
 
     Args:
         optimizer: one under whose strategies each leaf is all of its weight, as under "fp32",
@@ -81,8 +81,8 @@ def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
         return _bits((first + update).astype(old.dtype)) == _bits(new)
 
     nearest = update = last - first
-    for limit in (-jnp.inf, jnp.inf):
-        near = jnp.nextafter(nearest, jnp.float32(limit))
+    for bits in (_bits(nearest) + 1, _bits(nearest) - 1):
+        near = jax.lax.bitcast_convert_type(bits, jnp.float32)
         update = jnp.where(~is_right(update) & is_right(near), near, update)
     # Infinite weights stay so, and zeros have signs.
     return jnp.where(old == 0, last, jnp.where(old == new, 0, update))

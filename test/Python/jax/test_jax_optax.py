@@ -149,6 +149,21 @@ def test_chain():
     assert_same_bits(jax.tree.map(abs, still), jax.tree.map(abs, params))
 
 
+def test_memory():
+    """Inside of jax.jit there are no arrays of updates, but a copy of the parameters."""
+    wrapped = as_optax(tandem.jax.adamw(strategy="coat-fp32"))
+    params = weights(jnp.float32)
+    state = wrapped.init(params)
+
+    def step(params, state):
+        updates, state = wrapped.update(gradients(params, 0), state, params)
+        return optax.apply_updates(params, updates), state
+
+    sizes = jax.jit(step, donate_argnums=(0, 1)).lower(params, state).compile().memory_analysis()
+    size = sum(x.nbytes for x in params.values())
+    assert size <= sizes.temp_size_in_bytes < 1.1 * size + 4096
+
+
 @pytest.mark.parametrize("skip", (None, optax.skip_not_finite))
 def test_accumulation(skip):
     """MultiSteps takes one step of the mean of two gradients."""
