@@ -47,6 +47,7 @@ def convert_state(state: State, params: object, source: Optimizer, target: Optim
             ``source`` and these parameters.
     """
     _check(state, source, target)
+    _refuse_shards(params)
     leaves, treedef = source._leaves(params, None)
     planes = source._checked_planes(leaves, treedef, state)
     moves = [_move(leaf, kept, source, target, keep_types)
@@ -73,6 +74,13 @@ def _check(state: object, source: object, target: object) -> None:
             "function and with the options that source was created by")
 
 
+def _refuse_shards(params: object) -> None:
+    for path, value in jax.tree_util.tree_leaves_with_path(params):
+        if isinstance(value, jax.Array) and varying_axes(value):
+            raise ValueError(f"params{jax.tree_util.keystr(path)} is a shard inside of jax.shard_map; "
+                             "call convert_state outside of it, where arrays are whole")
+
+
 @dataclass(frozen=True)
 class _Move:
     """A leaf, the planes of its state, and the rule that it gets."""
@@ -90,9 +98,6 @@ class _Move:
 def _move(leaf: Leaf, planes: Mapping[str, jax.Array], source: Optimizer, target: Optimizer,
           keep_types: bool) -> _Move:
     """The rule and the type that a leaf gets."""
-    if varying_axes(leaf.value):
-        raise ValueError(f"{leaf.label} is a shard inside of jax.shard_map; call convert_state "
-                         "outside of it, where arrays are whole")
     like = jax.ShapeDtypeStruct(leaf.value.shape, leaf.value.dtype)
     before, after = (optimizer._types_of(leaf.path, like) for optimizer in (source, target))
     stays = leaf.type == "f32" and (keep_types or "f32" not in before)

@@ -9,7 +9,7 @@ from tandem.jax._optimizer import Optimizer
 from tandem.jax._state import State
 
 
-def as_optax(optimizer: Optimizer):
+def as_optax(optimizer: Optimizer, *, specs: object = None):
     """An ``optax.GradientTransformation`` that takes the steps of an optimizer.
 
     Its updates are f32. ``optax.apply_updates`` adds them to the parameters and gives those of
@@ -25,6 +25,7 @@ def as_optax(optimizer: Optimizer):
     Args:
         optimizer: one under whose strategies each leaf is all of its weight, as under "fp32",
             "coat-fp32" or "adam8bit" for float32 leaves.
+        specs: as for :meth:`Optimizer.init`, inside of jax.shard_map.
 
     Raises:
         ImportError: optax is not installed.
@@ -41,22 +42,22 @@ def as_optax(optimizer: Optimizer):
                         f"{type(optimizer).__name__}; pass tandem.jax.adamw(...), for instance")
 
     def init(params: object) -> State:
-        _check_plain(optimizer, params)
-        return optimizer.init(params)
+        _check_plain(optimizer, params, specs)
+        return optimizer.init(params, specs=specs)
 
     def update(updates: object, state: State, params: object = None) -> tuple[object, State]:
         if params is None:
             raise ValueError("a step reads the parameters; call update(grads, state, params)")
-        _check_plain(optimizer, params)
-        new, state = optimizer.step(updates, state, params)
+        _check_plain(optimizer, params, specs)
+        new, state = optimizer.step(updates, state, params, specs=specs)
         return jax.tree.map(_update_between, params, new), state
 
     return optax.GradientTransformation(init, update)
 
 
-def _check_plain(optimizer: Optimizer, params: object) -> None:
+def _check_plain(optimizer: Optimizer, params: object, specs: object) -> None:
     """Refuses leaves that are not all of their weight."""
-    leaves, _ = optimizer._leaves(params, None)
+    leaves, _ = optimizer._leaves(params, specs)
     for leaf in leaves:
         if leaf.rule.hidden or len(leaf.rule.weight_planes) > 1:
             raise ValueError(

@@ -16,7 +16,7 @@ from tandem._kernel import Kernel, Plan, RoleKind, to_integer
 from tandem._param_planes import sums_over_model
 from tandem.jax._launch import DTYPES, Outcome, Scalar, Tensor, launch
 from tandem.jax._rules import TYPES, Rule, Rules, Strategy
-from tandem.jax._shards import axes_of, check_cut, number_of_shard, whole_shape
+from tandem.jax._shards import axes_of, check_cut, check_spread, number_of_shard, whole_shape
 from tandem.jax._state import State
 
 
@@ -244,6 +244,7 @@ class Optimizer:
         for (path, value), spec in zip(found, _specs_of(treedef, specs)):
             path = jax.tree_util.keystr(path)
             axes = axes_of(f"params{path}", spec)
+            check_spread(f"params{path}", value, spec, axes)
             leaves.append(Leaf(f"params{path}", path, len(leaves), jnp.asarray(value),
                                self._rule_of(path, value, axes), axes))
             if axes and self._metrics:

@@ -421,6 +421,24 @@ SHARDS = textwrap.dedent("""
             spread(optimizer)[0](params)
         except ValueError as error:
             refused[name] = str(error)
+    try:
+        step = jax.shard_map(tandem.jax.lamb(strategy="fp32").init, mesh=mesh, in_specs=P("data"),
+                             out_specs=P())
+        step({"v": jnp.ones((8, 8))})
+    except ValueError as error:
+        refused["specs"] = str(error)
+
+    optimizer = tandem.jax.adamw(strategy="bf16-stochastic", seed=3)
+    wrapped = tandem.jax.as_optax(optimizer, specs=specs)
+    params = dict(zip(shapes, arrays(shapes.values(), jnp.bfloat16)))
+
+    def update(params, grads):
+        return wrapped.update(grads, wrapped.init(params), params)[0]
+
+    updates = jax.shard_map(update, mesh=mesh, in_specs=(specs, specs), out_specs=specs)(
+        params, grads)
+    got = jax.tree.map(lambda x, y: (x + y).astype(x.dtype), params, updates)
+    assert_same_bits(got, optimizer.step(grads, optimizer.init(params), params)[0])
     print(json.dumps(refused))
 """)
 
@@ -431,3 +449,5 @@ def test_shards():
         SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"))
     assert "lamb under 'collage-plus' computes values from all of it" in refused["lamb"]
     assert "(257,), inside of 256 elements that share a scale" in refused["groups"]
+    assert ("params['v'] differs along the mesh axis 'data', but its spec is P(); say how leaves are "
+            "spread: specs=..., with P('data')") in refused["specs"].replace("PartitionSpec", "P")
