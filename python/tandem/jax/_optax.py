@@ -70,24 +70,15 @@ def _check_plain(optimizer: Optimizer, params: object, specs: object) -> None:
 def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
     """The f32 that `old` has to be added for `new`, or the nearest if there is none.
 
-    If there is any, it is the difference rounded to nearest or one of its two neighbours: the
-    numbers whose sums round to `new` have none between them whose sum does not, the exact
-    difference is among them, and so is the f32 on one side of it.
+    If there is any, it is the difference rounded to nearest, except where the sum was a tie
+    beside a power of two: there it may be the next f32 away from zero.
     """
     old = jnp.asarray(old)
     first, last = (x.astype(jnp.float32) for x in (old, new))
-
-    def is_right(update: jax.Array) -> jax.Array:
-        # XLA may leave out a rounding before a comparison of floats, but not of integers.
-        return _bits((first + update).astype(old.dtype)) == _bits(new)
-
-    nearest = update = last - first
-    for bits in (_bits(nearest) + 1, _bits(nearest) - 1):
-        near = jax.lax.bitcast_convert_type(bits, jnp.float32)
-        update = jnp.where(~is_right(update) & is_right(near), near, update)
+    nearest = last - first
+    bits = jax.lax.bitcast_convert_type(nearest, jnp.uint32)
+    farther = jax.lax.bitcast_convert_type(bits + 1, jnp.float32)
+    is_short = (first + nearest != last) & (first + farther == last)
     # Infinite weights stay so, and zeros have signs.
-    return jnp.where(old == 0, last, jnp.where(old == new, 0, update))
-
-
-def _bits(array: jax.Array) -> jax.Array:
-    return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
+    return jnp.where(old == 0, last, jnp.where(
+        old == new, 0, jnp.where(is_short, farther, nearest)))

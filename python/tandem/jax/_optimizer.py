@@ -295,8 +295,10 @@ class Optimizer:
                  in zip(leaves, _parallel(treedef, grads, "grads"))]
         planes = self._checked_planes(leaves, treedef, state)
         numbers = self._numbers(state.count, hypers)
-        encoded = self._encoded(leaves, grads)
+        encoded = self._encoded(leaves, grads, planes)
         skipped = self._find_non_finite(leaves, encoded) if self._skips else None
+        planes = [_with_history(leaf, *pair, skipped) for leaf, *pair
+                  in zip(leaves, planes, encoded)]
         made, sums = [None] * len(leaves), []
         for members in _by_rule(leaves):
             outcome = self._launch(members, planes, encoded, numbers, state.count, skipped)
@@ -325,15 +327,16 @@ class Optimizer:
             name: self._seed if kind is RoleKind.SEED else step
             for name, kind in kernel.integers.items()}
 
-    def _encoded(self, leaves: Sequence[Leaf],
-                 grads: Sequence[jax.Array]) -> list[dict[str, jax.Array]]:
+    def _encoded(self, leaves: Sequence[Leaf], grads: Sequence[jax.Array],
+                 planes: Sequence[Mapping]) -> list[dict[str, jax.Array]]:
         """The planes of gradients that kernels read, by name."""
         made: list = [None] * len(leaves)
         for members in _by_rule(leaves, lambda leaf: grads[leaf.index].dtype):
             found = members[0].rule.encoded_grads(
-                [(f"grads{leaf.path}", grads[leaf.index]) for leaf in members], self._threads)
-            for leaf, planes in zip(members, found):
-                made[leaf.index] = planes
+                [(f"grads{leaf.path}", grads[leaf.index], planes[leaf.index])
+                 for leaf in members], self._threads)
+            for leaf, encoded in zip(members, found):
+                made[leaf.index] = encoded
         return made
 
     def _find_non_finite(self, leaves: Sequence[Leaf],
@@ -359,8 +362,8 @@ class Optimizer:
         """The launch of leaves that have one rule and type."""
         of_step = members[0].rule.of_step(members[0].type)
         tensors = [Tensor(leaf.label, leaf.rule.size_of_shape(leaf.value.shape),
-                          {of_step.visible.name: leaf.value, **planes[leaf.index],
-                           **grads[leaf.index]}, key=leaf.index) for leaf in members]
+                          {of_step.visible.name: leaf.value, **grads[leaf.index],
+                           **planes[leaf.index]}, key=leaf.index) for leaf in members]
         shards = jnp.stack([number_of_shard(leaf.axes) for leaf in members]) if any(
             leaf.axes for leaf in members) else None
         return launch(of_step.kernel, tensors,
@@ -415,6 +418,15 @@ def _by_rule(leaves: Sequence[Leaf], more: Callable[[Leaf], object] = lambda lea
     for leaf in leaves:
         groups.setdefault((id(leaf.rule), leaf.type, more(leaf)), []).append(leaf)
     return list(groups.values())
+
+
+def _with_history(leaf: Leaf, planes: Mapping, grads: Mapping,
+                  skipped: jax.Array | None) -> Mapping:
+    """The planes of a state with what the encoding of a gradient has left there, unless the
+    step is skipped."""
+    names = [plane.name for plane in leaf.rule.grad_planes if plane.persistent]
+    return {**planes, **{name: grads[name] if skipped is None else
+                         jnp.where(skipped != 0, planes[name], grads[name]) for name in names}}
 
 
 def _parallel(treedef, tree: object, name: str) -> list:

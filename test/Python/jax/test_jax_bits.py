@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import tandem
 import tandem.jax
 from support.jax_bits import (arrays, assert_same_bits, bits, dtype_of, gradients,
-                              state_of_torch, to_jax, to_torch)
+                              state_of_torch, to_jax, to_torch, with_delayed_gradients)
 from tandem._param_planes import ParamPlanes
 
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
@@ -136,6 +136,11 @@ def test_adafactor():
     for x, kept, want in zip(params, state.planes, planes):
         for name, value in {"param": x, **kept}.items():
             assert np.array_equal(bits(value), bits(want[name])), name
+
+
+def test_pytorch_delayed_gradients(tmp_path):
+    """Scales of gradients follow from the gradients before, which the state remembers."""
+    compared(with_delayed_gradients(tmp_path), "adamw", SHAPES, 0, path=[tmp_path])
 
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "adam8bit", "fp8-lm"))

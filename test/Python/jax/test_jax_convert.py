@@ -20,13 +20,14 @@ import jax.numpy as jnp
 import tandem
 import tandem.jax
 from support.jax_bits import (arrays, assert_same_bits, dtype_of, gradients, state_of_torch,
-                              to_jax, to_torch)
+                              to_jax, to_torch, with_delayed_gradients)
+from support.kernels import STRATEGY_PATH
 from tandem.jax import convert_state
 
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300), (6, 10)]
 #: One for each storage of weights and of states.
 NAMES = ("fp32", "bf16-kahan", "collage-plus", "master-weights", "remainder", "flash", "coat",
-         "fp8-collage-plus", "dither-softsign-root", "adam8bit", "fp8-lm")
+         "fp8-collage-plus", "dither-softsign-root", "adam8bit", "fp8-lm", "fp8-lm-delayed")
 PAIRS = [pair for pair in itertools.product(NAMES, NAMES)
          if {"fp32", "fp8-collage-plus", "adam8bit"} & set(pair)]
 #: The PyTorch classes of graphs.
@@ -35,6 +36,12 @@ KINDS = {"adamw": "AdamW", "adafactor": "Adafactor", "lion": "Lion", "sgd": "SGD
 
 def make(strategy, name="adamw", **options):
     return getattr(tandem.jax, name)(strategy=strategy, **{"min_8bit_size": 0} | options)
+
+
+def uneven_gradients(params, seed):
+    """Gradients of many sizes, so that some moments are too small for their neighbours' scale."""
+    return [grad * jnp.exp2(-4.0 * (jnp.arange(grad.size) % 8)).reshape(grad.shape).astype(grad.dtype)
+            for grad in gradients(params, seed)]
 
 
 def trained_torch(strategy, name, params, seeds=range(2), **options):
@@ -46,26 +53,26 @@ def trained_torch(strategy, name, params, seeds=range(2), **options):
         **{"min_8bit_size": 0} | options)
     tensors = optimizer.param_groups[0]["params"]
     for seed in seeds:
-        for tensor, grad in zip(tensors, gradients([to_jax(t) for t in tensors], seed)):
+        for tensor, grad in zip(tensors, uneven_gradients([to_jax(t) for t in tensors], seed)):
             tensor.grad = to_torch(grad)
         optimizer.step()
     return optimizer, tensors
 
 
 def compared(source, target, name="adamw", shapes=SHAPES, dtypes=None, written=False,
-             bound=0, **options):
+             bound=0, path=(STRATEGY_PATH,), **options):
     """A conversion by each of the two, and a step after it."""
     import tandem.torch
-    ours, theirs = make(source, name), make(target, name, min_8bit_size=bound)
+    ours, theirs = make(source, name, path=path), make(target, name, min_8bit_size=bound, path=path)
     params = arrays(shapes, dtype_of(ours))
     params = [x.astype(dtype) for x, dtype in zip(params, dtypes or [dtype_of(ours)] * len(params))]
-    optimizer, tensors = trained_torch(source, name, params)
+    optimizer, tensors = trained_torch(source, name, params, path=path)
     if written:
         tensors[0].data.mul_(0.75)
     given = [to_jax(t) for t in tensors]
     state = state_of_torch(ours, [optimizer.state.get(t, {}) for t in tensors], given)
     state_dict, weights = tandem.torch.convert_state(
-        optimizer.state_dict(), tensors, target, min_8bit_size=bound, **options)
+        optimizer.state_dict(), tensors, target, min_8bit_size=bound, path=path, **options)
     convert = jax.jit(functools.partial(convert_state, source=ours, target=theirs, **options))
     params, state = convert(state, given)
     assert_same_bits(params, [to_jax(w) for w in weights])
@@ -83,11 +90,25 @@ def test_bits_of_pytorch(source, target):
     compared(source, target)
 
 
+@pytest.mark.parametrize(("source", "target"), (("adam8bit", "coat"), ("flash", "adam8bit")))
+def test_groups_of_other_lengths(source, target):
+    """Short rows that are joined for one scale are not those that are joined for another."""
+    compared(source, target, shapes=[(24, 80), (30, 40)])
+
+
 @pytest.mark.parametrize("source", ("fp8-collage-plus", "dither-softsign-root"))
 @pytest.mark.parametrize("target", ("fp8-collage-plus", "remainder"))
 def test_written_weights(source, target):
     """A leaf that is no longer what its codes decode to has the value that counts."""
     compared(source, target, written=True)
+
+
+@pytest.mark.parametrize("source", ("fp32", "delayed"))
+def test_delayed_scales_of_gradients(source, tmp_path):
+    """They begin anew."""
+    assert with_delayed_gradients(tmp_path) == "delayed"
+    _, state = compared(source, "delayed", path=[tmp_path])
+    assert (state.planes[0]["grad.history"] > 0).sum() == 1
 
 
 @pytest.mark.parametrize("keep_types", (False, True))

@@ -104,13 +104,40 @@ def test_an_update_is_found_where_there_is_one(dtype):
 
 
 def test_neighbours_of_the_difference():
-    """Around a power of two the difference, rounded to nearest, need not be an update."""
-    steps, places = np.meshgrid(np.arange(-8, 9), np.arange(-17, 18))
-    old = np.float32(places.ravel() * 2.0**-25)
-    new = old + np.float32(1 + steps.ravel() * 2.0**-23)
-    update = np.asarray(jax.jit(_update_between)(old, new))
-    assert np.array_equal(old + update, new)
-    assert not np.array_equal(old + (new - old), new)
+    """Beside a power of two the difference, rounded to nearest, need not be an update."""
+    steps, places, exponents = np.meshgrid(
+        np.arange(-8, 9), np.arange(-17, 18), np.arange(-27, -21), indexing="ij")
+    old = np.float32(places * 2.0**exponents).ravel()
+    for sign in (1, -1):
+        new = old + np.float32(sign * (1 + steps * 2.0**-23)).ravel()
+        update = np.asarray(jax.jit(_update_between)(old, new))
+        assert np.array_equal(old + update, new)
+        assert not np.array_equal(old + (new - old), new)
+
+
+def rounded(number, bits):
+    """An integer rounded to so many bits, ties to even."""
+    unit = 1 << max(0, abs(number).bit_length() - bits)
+    quotient, rest = divmod(abs(number), unit)
+    quotient += 2 * rest > unit or (2 * rest == unit and quotient % 2)
+    return quotient * unit if number >= 0 else -quotient * unit
+
+
+@pytest.mark.parametrize(("bits", "wide"), ((4, 4), (5, 5), (3, 5), (3, 7)))
+def test_all_short_floats(bits, wide):
+    """The difference, or the next number away from zero, is an update wherever one is: weights
+    of some bits, and updates of as many or more."""
+    numbers = sorted({rounded(n, wide) for n in range(-(1 << wide + 4), (1 << wide + 4) + 1)})
+    following = dict(zip(numbers, numbers[1:])) | {0: 0}
+    for old in {rounded(n, bits) for n in numbers}:
+        for delta in numbers[1:-1]:
+            new = rounded(rounded(old + delta, wide), bits)
+            nearest = rounded(new - old, wide)
+            if rounded(old + nearest, wide) == new:
+                continue
+            farther = following.get(abs(nearest), nearest) * (1 if nearest > 0 else -1)
+            update = farther if rounded(old + farther, wide) == new else nearest
+            assert rounded(rounded(old + update, wide), bits) == new, (old, delta)
 
 
 def test_numbers_that_are_none():

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 import tandem.jax
 from support.jax_bits import (arrays, assert_same_bits, bits, gradients,
-                              run_on_two_devices)
+                              run_on_two_devices, with_delayed_gradients)
 
 #: Strategies of each kind: plain, compensated, in 8 bits, weights and gradients in codes.
 KINDS = ("fp32", "collage-plus", "coat", "fp8-collage-plus")
@@ -159,6 +159,20 @@ def test_skipped_steps():
     bad["first"]["b"] = grads["first"]["b"].at[3].set(jnp.nan)
     after, kept = step(bad, state, params)
     assert kept.skipped and int(kept.count) == 1
+    assert_same_bits((after, kept.planes), (params, state.planes))
+
+
+def test_skipped_steps_remember_nothing(tmp_path):
+    """A gradient that is skipped leaves no trace in the scales of those after it."""
+    optimizer, params, state = make(with_delayed_gradients(tmp_path), path=[tmp_path],
+                                    skip_nonfinite=True, min_8bit_size=0)
+    grads = gradients(params, 0)
+    params, state = optimizer.step(grads, state, params)
+    history = state.planes["second"]["grad.history"]
+    assert history.any()
+    bad = grads | {"second": grads["second"].at[3].set(jnp.inf)}
+    after, kept = optimizer.step(bad, state, params)
+    assert kept.skipped
     assert_same_bits((after, kept.planes), (params, state.planes))
 
 
