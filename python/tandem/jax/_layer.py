@@ -28,7 +28,7 @@ def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
     layer = Layer(name, recipe, dtype, vector_dtype, path)
     if not layer.is_function:
         raise ValueError(
-            f"{name} under recipe {recipe!r} dithers, remembers scales or stores what goes "
+            f"{'linear' if name == 'keep' else name} under recipe {recipe!r} dithers, remembers scales or stores what goes "
             "between layers, which tandem.jax.nn does not do; take 'coat', 'mxfp8' or 'bf16'")
     return layer
 
