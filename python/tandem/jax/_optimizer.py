@@ -395,8 +395,9 @@ class Optimizer:
                             f"last step has returned: {call}")
         if state.identity != self._identity:
             raise ValueError(f"the state is one of {state.identity}, but this optimizer is "
-                             f"{self._identity}; begin anew with init(params), or create the "
-                             "optimizer as the state's was")
+                             f"{self._identity}; begin anew with init(params), create the "
+                             "optimizer as the state's was, or convert the state: "
+                             "tandem.jax.convert_state")
 
     def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
         """The planes of the leaves, if they are those of the leaves' rules."""
