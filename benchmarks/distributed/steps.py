@@ -139,7 +139,7 @@ def ways(model):
     }
     try:
         from torchao.optim import AdamW8bit
-        # Of shards in bf16, torchao 0.18 refuses the view that PyTorch 2.13 takes to compile it.
+        # A step over shards in bf16 fails where PyTorch 2.13 compiles that of torchao 0.18.
         found["FSDP2, torchao AdamW8bit, f32"] = lambda: fsdp2(
             model, wide, lambda params: AdamW8bit(params, lr=1e-4))
     except ImportError:
