@@ -225,6 +225,25 @@ def meshes_disagree():
             all(torch.equal(gather(p), old) for p, old in zip(model.parameters(), before))]
 
 
+def groups_made():
+    """The process groups that a step makes of a parameter that both dimensions of a mesh divide:
+    none where ranks have nothing to tell each other, as some may take no such step."""
+    mesh, found = init_device_mesh("cpu", (2, dist.get_world_size() // 2)), []
+    made, dist.new_group = dist.new_group, lambda *args, **options: (
+        found.append(1), made(*args, **options))[1]
+    counts = []
+    try:
+        for options in ({}, {"max_norm": 1.0}):
+            value = torch.ones(24, 3).bfloat16()
+            param = torch.nn.Parameter(distribute_tensor(value, mesh, [Shard(0), Shard(0)]))
+            param.grad = param.detach().clone()
+            optimizer_of([param], "collage-plus", **options).step()
+            counts.append(len(found))
+    finally:
+        dist.new_group = made
+    return counts
+
+
 def outside():
     """A parameter whose mesh only the first rank is in."""
     value = torch.ones(4, 3).bfloat16()

@@ -433,12 +433,12 @@ class KernelBinding(ParamPlanes):
                 planes: Sequence[Plane], threads: int = 0,
                 shards: Sequence[Shard | None] = (), **options) -> None:
         """:func:`convert` of the binding's tensors, which are where its kernel runs; `shards`
-        says how targets are spread over ranks, which convert all of them together."""
+        says how targets are spread over ranks, which convert together what has one scale."""
         options.setdefault("matrix", self.kernel.is_matrix)
-        places = [self.place_of(shard) for shard in shards]
-        groups, shardings = _grouped(shards, [sharding for _, sharding in places])
-        if groups:
-            options |= {"exchange": Exchange(groups, self.device),
+        if any(map(is_shared, planes)):
+            places = [self.place_of(shard) for shard in shards]
+            groups, shardings = _grouped(shards, [sharding for _, sharding in places])
+            options |= {"exchange": Exchange(groups, self.device) if groups else None,
                         "places": [(first, own) for (first, _), own in zip(places, shardings)]}
         convert(sources, source, targets, target, planes, threads, executor=self.executor,
                 group=self.group, **options)
@@ -580,10 +580,12 @@ class KernelBinding(ParamPlanes):
         """Finds the shards of the step's parameters, by the groups of ranks that have them, and
         the exchange of reductions between these; None where they have nothing to tell each
         other."""
-        groups, self.shardings = _grouped([bound.shard for bound in self.bound_params],
-                                          [bound.sharding for bound in self.bound_params])
-        self.exchange = None
-        if groups and (self.kernel.reductions or self.kernel.measures or self.check):
+        self.exchange, shards = None, [bound.shard for bound in self.bound_params]
+        self.shardings = [bound.sharding for bound in self.bound_params]
+        if not (self.kernel.reductions or self.kernel.measures or self.check):
+            return
+        groups, self.shardings = _grouped(shards, self.shardings)
+        if groups:
             self.exchange = Exchange(groups, self.device)
             self._launched = repr([
                 (bound.index, row, (bound.shard.shape, str(bound.shard)) if bound.shard

@@ -157,7 +157,9 @@ def test_more_ranks(tmp_path):
 
 
 def test_meshes_of_two_dimensions(tmp_path):
-    found = run_ranks(MODULE, ["hybrid", "tensor_parallel", "meshes_disagree"], 4, tmp_path)
+    found = run_ranks(MODULE, ["groups_made", "hybrid", "tensor_parallel", "meshes_disagree"], 4,
+                      tmp_path)
+    assert found["groups_made"] == [[0, 1]] * 4
     for rank in found["hybrid"]:
         assert all(problems == [] for problems in rank.values()), rank
     for rank in found["tensor_parallel"]:
