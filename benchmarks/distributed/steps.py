@@ -13,7 +13,8 @@
 
 All ways train the same model, layers of Llama's proportions or the demo's, in the same processes,
 in turn: what disturbs one round disturbs all of them. Times are those of the slowest rank. Bytes
-are those of the weights, gradients and states that a rank has after the backward pass. Under
+are those of the weights, gradients and states that a rank has after the backward pass, and the most
+that PyTorch's allocator has handed out at once in a step, on the rank where that is more. Under
 DistributedDataParallel, a collective takes the time that it takes by itself, and adds to the
 backward pass what this takes longer than inside of no_sync(); the share that overlaps is the rest.
 With --page it only writes the section of the results that there are.
@@ -21,6 +22,7 @@ With --page it only writes the section of the results that there are.
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -34,6 +36,7 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.profiler import ProfilerActivity, profile, record_function
 from torch.nn.parallel import DistributedDataParallel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -132,11 +135,13 @@ def ways(model):
         "FSDP2, collage-plus": lambda: fsdp2(model, half, ours("collage-plus")),
         "FSDP2, coat": lambda: fsdp2(model, half, ours("coat")),
         "FSDP2, adam8bit": lambda: fsdp2(model, half, ours("adam8bit")),
+        "FSDP2, adam8bit, f32": lambda: fsdp2(model, wide, ours("adam8bit")),
     }
     try:
         from torchao.optim import AdamW8bit
-        found["FSDP2, torchao AdamW8bit"] = lambda: fsdp2(
-            model, half, lambda params: AdamW8bit(params, lr=1e-4))
+        # A step over shards in bf16 fails where PyTorch 2.13 compiles that of torchao 0.18.
+        found["FSDP2, torchao AdamW8bit, f32"] = lambda: fsdp2(
+            model, wide, lambda params: AdamW8bit(params, lr=1e-4))
     except ImportError:
         pass
     return found
@@ -181,6 +186,23 @@ def run(model, optimizer, batch):
     return slowest([end - begin, end - middle]), kept
 
 
+def peak_bytes(make, batch_of):
+    """The most bytes of all tensors in a second step, counted since before the model was made."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        model, optimizer = make()
+        for number in range(2):
+            with record_function(f"step {number}"):
+                model(*batch_of(number, model)).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    live, most, measures = 0, 0, False
+    for event in sorted(profiler.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+        measures |= event.name() == "step 1"
+        live += event.nbytes() if event.name() == "[memory]" else 0
+        most = max(most, live) if measures else 0
+    return int(slowest([most])[0])
+
+
 class Bucket:
     """A bucket of a communication hook, of all gradients."""
 
@@ -221,10 +243,11 @@ def passes(model, batch, sends):
     return slowest(seconds)
 
 
-def row_of(times, overlap, kept):
+def row_of(times, overlap, kept, peak):
     """The medians of a way."""
     row = {"step_ms": 1e3 * statistics.median(t[0] for t in times),
-           "optimizer_ms": 1e3 * statistics.median(t[1] for t in times), "bytes": kept}
+           "optimizer_ms": 1e3 * statistics.median(t[1] for t in times), "bytes": kept,
+           "peak_bytes": peak}
     if not overlap:
         return row
     full, unsent, collective = (statistics.median(column) for column in zip(*overlap))
@@ -235,13 +258,20 @@ def row_of(times, overlap, kept):
 
 def train(name, rank, rounds):
     """The rows of a model."""
-    made = {way: make() for way, make in ways(name).items()}
+    def batch_of(number, model):
+        generator = torch.Generator().manual_seed(number + rank)
+        return MODELS[name][1](generator, next(model.parameters()).dtype)
+
+    makers, peaks = ways(name), {}
+    for way, make in makers.items():
+        peaks[way] = peak_bytes(make, batch_of)
+        gc.collect()
+    made = {way: make() for way, make in makers.items()}
     sends = tt.distributed.FP8CompressState()
     times, overlap, kept = {way: [] for way in made}, {way: [] for way in made}, {}
     for number in range(rounds + 2):
         for way, (model, optimizer) in made.items():
-            generator = torch.Generator().manual_seed(number + rank)
-            batch = MODELS[name][1](generator, next(model.parameters()).dtype)
+            batch = batch_of(number, model)
             seconds, kept[way] = run(model, optimizer, batch)
             found = (passes(model, batch, sends if "8-bit gradients" in way else None)
                      if isinstance(model, DistributedDataParallel) else None)
@@ -250,12 +280,14 @@ def train(name, rank, rounds):
                 overlap[way] += [found] if found else []
         if rank == 0:
             print(f"{name}: round {number + 1} of {rounds + 2}", flush=True)
-    return {way: row_of(times[way], overlap[way], kept[way]) for way in made}
+    return {way: row_of(times[way], overlap[way], kept[way], peaks[way]) for way in made}
 
 
 def measure(rank, ranks, rounds, folder, torchao):
     if torchao:
         sys.path.append(torchao)
+    # It compiles a function for each shape of a parameter, and past the limit runs it uncompiled.
+    torch._dynamo.config.recompile_limit = 64
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks,
                             store=dist.FileStore(f"{folder}/store", ranks))
@@ -274,7 +306,7 @@ TEXT = """\
 
 Medians of {rounds} steps on {ranks} gloo ranks of one thread each, which share this machine's cores, of the slowest rank;
 `benchmarks/distributed/steps.py` takes the ways in turn. Bytes are those of weights, gradients and states that a rank has after
-the backward pass. *Overlapped* is the share of the collective's time by which the backward pass under `DistributedDataParallel`
+the backward pass; *at most* is what all tensors take in a step, with activations, buckets and gathered weights. *Overlapped* is the share of the collective's time by which the backward pass under `DistributedDataParallel`
 does not get longer: the pass is also timed inside of `no_sync()`, which sends nothing, and the collective by itself. Ranks that share
 cores and memory can overlap little.
 
@@ -289,11 +321,13 @@ def table_of(name, result):
     count = result["parameters"][name]
     rows = [[way, f"{row['step_ms']:.0f}", f"{row['optimizer_ms']:.1f}",
              f"{row['bytes'] / 2**20:.1f}", f"{row['bytes'] / count:.2f}",
+             f"{row['peak_bytes'] / 2**20:.1f}",
              f"{row['collective_ms']:.0f}" if "collective_ms" in row else "",
              f"{row['overlapped']:.0%}" if "overlapped" in row else ""]
             for way, row in result["rows"][name].items()]
     head = [f"{name}, {count:,} parameters".replace(",", " ").replace("  ", ", "), "step, ms",
-            "optimizer, ms", "MiB a rank", "bytes a parameter", "collective, ms", "overlapped"]
+            "optimizer, ms", "MiB a rank", "bytes a parameter", "MiB at most", "collective, ms",
+            "overlapped"]
     return common.table(head, rows)
 
 

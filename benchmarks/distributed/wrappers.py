@@ -58,8 +58,6 @@ NOTES = (
      "give them a param group whose strategy has no scales and draws no random bits."),
     ("sums over all parameters, and ZeroRedundancyOptimizer", "No rank has all gradients: clip them "
      "with `clip_grad_norm_` before the step."),
-    ("are on different device meshes", "Where parameters have sums or scales for tensors, all of them "
-     "need one mesh: divide all layers by tensor parallelism, or give each mesh an optimizer."),
     ("gradient_release", "The step would come before the ranks' sum: leave it out."),
     ("maximize", "Gradients in codes cannot be negated: negate the loss."),
 )

@@ -90,13 +90,36 @@ def test_some_cells_have_the_committed_outcomes(tmp_path):
     assert found == {name: known["GradientAllReduce"][name] for name in names}
 
 
-def test_page_of_steps():
-    """Steps are measured by hand, on a quiet machine; the page has them where the results do."""
-    # Another folder of benchmarks has a module of this name, too.
+@pytest.fixture
+def steps():
+    """The module; another folder of benchmarks has one of this name, too."""
     spec = importlib.util.spec_from_file_location(
         "distributed_steps", pathlib.Path(zero_balance.__file__).with_name("steps.py"))
-    steps = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(steps)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_peak_of_a_step(steps, monkeypatch):
+    """Weights, gradients and momenta of 256 KiB each, and little else; what making the model took
+    for a moment does not count."""
+    monkeypatch.setattr(steps, "slowest", list)
+
+    class Loss(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x).sum()
+
+    def make():
+        torch.empty(1 << 22)
+        model = Loss(256, 256, bias=False)
+        return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=False)
+
+    peak = steps.peak_bytes(make, lambda number, model: (torch.ones(1, 256),))
+    assert 3 * 2**18 <= peak < 4 * 2**18
+
+
+def test_page_of_steps(steps):
+    """Steps are measured by hand, on a quiet machine; the page has them where the results do."""
     text = page()
     if (RESULTS / "steps.json").exists():
         assert text == steps.written(text, RESULTS), "run benchmarks/distributed/steps.py --page"

@@ -19,6 +19,7 @@
 #include "Layers.h"
 #include "ReplayCache.h"
 #include "Storages.h"
+#include "TensorList.h"
 #include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 #include <nanobind/nanobind.h>
@@ -156,43 +157,20 @@ public:
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
-  /// A shard of a tensor: the tensor's row length, the number of the shard, and
-  /// where each shard starts and the last one ends.
-  using Sharding = std::tuple<int64_t, int64_t, std::vector<int64_t>>;
-
-  /// One entry per tensor; `pointers` holds the planes of all tensors in turn.
-  /// Tensors without a sharding are whole.
+  /// Replaces the tensors; the arguments are those of a TensorList.
   void update(const std::vector<int64_t> &heights,
               const std::vector<int64_t> &widths,
               const std::vector<int64_t> &firsts,
               const std::vector<int64_t> &keys,
               const std::vector<int64_t> &rows,
               const std::vector<uintptr_t> &pointers,
-              const std::vector<std::optional<Sharding>> &shardings) {
-    size_t count = heights.size(), planes = kernel->getInfo().desc->num_planes;
-    if (widths.size() != count || firsts.size() != count ||
-        keys.size() != count || rows.size() != count ||
-        pointers.size() != count * planes ||
-        (!shardings.empty() && shardings.size() != count))
+              std::vector<std::optional<TensorList::Sharding>> shardings) {
+    TensorList list(heights, widths, firsts, keys, rows, pointers,
+                    std::move(shardings));
+    if (!list.tensors.empty() &&
+        list.planes != kernel->getInfo().desc->num_planes)
       throw nb::value_error("the lists of a plan differ in length");
-    std::vector<tdm_tensor> tensors(count);
-    std::vector<tdm_sharding> spread(shardings.size());
-    for (size_t i = 0; i < count; ++i)
-      tensors[i] = {
-          heights[i], widths[i],
-          firsts[i],  keys[i],
-          rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes]),
-          nullptr};
-    for (size_t i = 0; i < shardings.size(); ++i)
-      if (const auto &sharding = shardings[i]) {
-        const auto &[rowLength, shard, starts] = *sharding;
-        if (starts.empty())
-          throw nb::value_error("a sharding has no starts");
-        spread[i] = {rowLength, static_cast<int64_t>(starts.size()) - 1, shard,
-                     starts.data()};
-        tensors[i].sharding = &spread[i];
-      }
-    setTensors(std::move(tensors));
+    setTensors(std::move(list.tensors));
   }
 
   /// The tensors of a launch whose gradients have been read.
@@ -205,8 +183,8 @@ public:
     setTensors(cache.gradients(launch));
   }
 
-  /// Sets what adds up words over ranks: it is called with a writable
-  /// memoryview of bytes; None for nothing.
+  /// Sets what adds up words over ranks: it is called with the number of the
+  /// group of ranks and a writable memoryview of bytes; None for nothing.
   void setExchange(nb::object function) {
     check(released([&] {
       return tdm_plan_set_exchange(
@@ -268,13 +246,14 @@ public:
   }
 
 private:
-  static int callExchange(void *host, uint32_t *words, size_t count) {
+  static int callExchange(void *host, int64_t group, uint32_t *words,
+                          size_t count) {
     auto &self = *static_cast<Plan *>(host);
     nb::gil_scoped_acquire acquired;
     try {
-      self.exchange(nb::steal(
-          PyMemoryView_FromMemory(reinterpret_cast<char *>(words),
-                                  count * sizeof(uint32_t), PyBUF_WRITE)));
+      self.exchange(group, nb::steal(PyMemoryView_FromMemory(
+                               reinterpret_cast<char *>(words),
+                               count * sizeof(uint32_t), PyBUF_WRITE)));
     } catch (nb::python_error &error) {
       self.exchangeError.emplace(std::move(error));
       return 1;
@@ -317,7 +296,8 @@ private:
                            onDevice,
                            reinterpret_cast<const void *>(skip),
                            reinterpret_cast<void *>(flags)};
-    check(released([&] { return tdm_plan_launch_async(plan, &args); }));
+    checkExchanged(
+        released([&] { return tdm_plan_launch_async(plan, &args); }));
   }
 
   nb::object owner, exchange;
@@ -496,7 +476,8 @@ NB_MODULE(_tandem, m) {
       .def("flags", &Plan::flags)
       .def("metrics", &Plan::metrics);
   nb::class_<ReplayCache>(m, "ReplayCache")
-      .def(nb::init<nb::handle, const std::string &>())
+      .def(nb::init<nb::handle, nb::handle, const std::string &>(), "type"_a,
+           "spread_type"_a.none(), "count"_a)
       .def("add_launch", &ReplayCache::addLaunch)
       .def("add", &ReplayCache::add, "param"_a, "state"_a.none(), "launch"_a,
            "tensor"_a, "planes"_a, "gradient"_a)

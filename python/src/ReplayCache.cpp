@@ -17,10 +17,16 @@
 namespace nb = nanobind;
 using nb::dlpack::dltensor;
 
-ReplayCache::ReplayCache(nb::handle type, const std::string &count)
+ReplayCache::ReplayCache(nb::handle type, nb::handle spreadType,
+                         const std::string &count)
     : type(reinterpret_cast<PyTypeObject *>(type.ptr())),
+      spreadType(spreadType.is_none()
+                     ? nullptr
+                     : reinterpret_cast<PyTypeObject *>(spreadType.ptr())),
       gradName(nb::str("grad")), isNegName(nb::str("is_neg")),
-      paramsName(nb::str("params")) {
+      paramsName(nb::str("params")), localName(nb::str("_local_tensor")),
+      specName(nb::str("_spec")), meshName(nb::str("mesh")),
+      placementsName(nb::str("placements")) {
   if (!count.empty())
     this->count = nb::str(count.c_str());
   nb::object capsule = type.attr("__dlpack_c_exchange_api__");
@@ -36,11 +42,57 @@ ReplayCache::ReplayCache(nb::handle type, const std::string &count)
 // Tensors
 //===----------------------------------------------------------------------===//
 
+bool ReplayCache::isSpread(PyObject *tensor) const {
+  return spreadType && PyType_IsSubtype(Py_TYPE(tensor), spreadType);
+}
+
+ReplayCache::Spread ReplayCache::spreadOf(nb::handle tensor) const {
+  if (!isSpread(tensor.ptr()))
+    return {};
+  nb::object spec = tensor.attr(specName);
+  return {spec, spec.attr(meshName), spec.attr(placementsName)};
+}
+
+bool ReplayCache::hasSpec(PyObject *tensor, Spread &spread) const {
+  nb::object spec = nb::steal(PyObject_GetAttr(tensor, specName.ptr()));
+  if (!spec.is_valid() || spec.is(spread.spec))
+    return spec.is_valid();
+  nb::object mesh = nb::steal(PyObject_GetAttr(spec.ptr(), meshName.ptr()));
+  nb::object placements =
+      nb::steal(PyObject_GetAttr(spec.ptr(), placementsName.ptr()));
+  if (!mesh.is_valid() || !placements.is_valid() || !mesh.is(spread.mesh) ||
+      PyObject_RichCompareBool(placements.ptr(), spread.placements.ptr(),
+                               Py_EQ) != 1)
+    return false;
+  spread.spec = std::move(spec);
+  return true;
+}
+
+bool ReplayCache::hasSpread(PyObject *tensor, Spread &spread) const {
+  if (!spread.spec.is_valid())
+    return !isSpread(tensor);
+  if (isSpread(tensor) && hasSpec(tensor, spread))
+    return true;
+  PyErr_Clear();
+  return false;
+}
+
+nb::object ReplayCache::memoryOf(PyObject *tensor) const {
+  if (!isSpread(tensor))
+    return nb::borrow(tensor);
+  nb::object local = nb::steal(PyObject_GetAttr(tensor, localName.ptr()));
+  if (local.is_valid() && Py_TYPE(local.ptr()) == type)
+    return local;
+  PyErr_Clear();
+  return nb::none();
+}
+
 dltensor ReplayCache::describe(nb::handle tensor) const {
   dltensor described;
-  if (!PyType_IsSubtype(Py_TYPE(tensor.ptr()), type))
-    throw nb::type_error("not a tensor");
-  if (reader->read(tensor.ptr(), &described))
+  nb::object memory = memoryOf(tensor.ptr());
+  if (!PyType_IsSubtype(Py_TYPE(memory.ptr()), type))
+    throw nb::buffer_error("not a tensor with memory of its own");
+  if (reader->read(memory.ptr(), &described))
     nb::raise_python_error();
   return described;
 }
@@ -78,23 +130,17 @@ bool ReplayCache::find(PyObject *tensor, const Layout &layout,
 // Building
 //===----------------------------------------------------------------------===//
 
-size_t ReplayCache::addLaunch(const std::vector<int64_t> &heights,
-                              const std::vector<int64_t> &widths,
-                              const std::vector<int64_t> &keys,
-                              const std::vector<int64_t> &rows,
-                              const std::vector<uintptr_t> &pointers,
-                              size_t gradient) {
-  Launch &launch = launches.emplace_back();
-  size_t count = heights.size();
-  launch.gradient = gradient;
-  launch.planes = count ? pointers.size() / count : 0;
-  for (uintptr_t pointer : pointers)
-    launch.pointers.push_back(reinterpret_cast<void *>(pointer));
-  for (size_t i = 0; i < count; ++i)
-    launch.tensors.push_back({heights[i], widths[i], 0, keys[i], rows[i],
-                              &launch.pointers[i * launch.planes]});
-  int64_t last = count ? *std::max_element(rows.begin(), rows.end()) : -1;
-  launch.steps.resize(last + 1);
+size_t ReplayCache::addLaunch(
+    const std::vector<int64_t> &heights, const std::vector<int64_t> &widths,
+    const std::vector<int64_t> &firsts, const std::vector<int64_t> &keys,
+    const std::vector<int64_t> &rows, const std::vector<uintptr_t> &pointers,
+    std::vector<std::optional<TensorList::Sharding>> shardings,
+    size_t gradient) {
+  int64_t last =
+      rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end());
+  launches.push_back({TensorList(heights, widths, firsts, keys, rows, pointers,
+                                 std::move(shardings)),
+                      std::vector<int64_t>(last + 1), gradient});
   return launches.size() - 1;
 }
 
@@ -109,6 +155,8 @@ void ReplayCache::add(
   added.address = static_cast<char *>(described.data) + described.byte_offset;
   added.layout = layoutOf(described);
   added.gradient = layoutOf(describe(gradient));
+  added.spread = spreadOf(param);
+  added.gradientSpread = spreadOf(gradient);
   added.launch = static_cast<int64_t>(launch);
   added.index = static_cast<int64_t>(tensor);
   for (const auto &[name, address] : planes)
@@ -152,21 +200,25 @@ bool ReplayCache::readGradient(Param &param) {
     nb::raise_python_error();
   if (param.launch < 0 || gradient.is_none())
     return param.launch < 0 && gradient.is_none();
-  void *address = nullptr;
-  if (!find(gradient.ptr(), param.gradient, address) ||
-      (param.gradient.numel() == 1 && isNegative(gradient)))
+  if (!hasSpread(gradient.ptr(), param.gradientSpread))
     return false;
-  Launch &launch = launches[param.launch];
-  launch.pointers[param.index * launch.planes + launch.gradient] = address;
+  void *address = nullptr;
+  nb::object memory = memoryOf(gradient.ptr());
+  if (!find(memory.ptr(), param.gradient, address) ||
+      (param.gradient.numel() == 1 && isNegative(memory)))
+    return false;
+  auto &[list, steps, position] = launches[param.launch];
+  list.pointers[param.index * list.planes + position] = address;
   return true;
 }
 
 bool ReplayCache::readPlanes(const Param &param) const {
   for (const auto &[name, address] : param.planes) {
     PyObject *plane = PyDict_GetItemWithError(param.state, name.ptr());
+    nb::object memory = plane ? memoryOf(plane) : nb::none();
     dltensor found;
-    if (!plane || !PyType_IsSubtype(Py_TYPE(plane), type) ||
-        reader->read(plane, &found)) {
+    if (!PyType_IsSubtype(Py_TYPE(memory.ptr()), type) ||
+        reader->read(memory.ptr(), &found)) {
       PyErr_Clear();
       return false;
     }
@@ -190,7 +242,7 @@ bool ReplayCache::readStep(const Param &param) {
     return false;
   }
   Launch &launch = launches[param.launch];
-  int64_t &known = launch.steps[launch.tensors[param.index].scalar_row];
+  int64_t &known = launch.steps[launch.list.tensors[param.index].scalar_row];
   if (known < 0)
     known = taken;
   return known == taken;
@@ -202,7 +254,8 @@ bool ReplayCache::readParam(Param &param) {
   if (param.launch < 0)
     return true;
   void *address = nullptr;
-  return find(param.tensor, param.layout, address) &&
+  return hasSpread(param.tensor, param.spread) &&
+         find(memoryOf(param.tensor).ptr(), param.layout, address) &&
          address == param.address && readPlanes(param) && readStep(param);
 }
 
@@ -249,11 +302,12 @@ bool ReplayCache::read(nb::list groups, nb::dict all) {
 }
 
 std::vector<tdm_tensor> ReplayCache::gradients(size_t launch) const {
-  std::vector<tdm_tensor> list = launches.at(launch).tensors;
+  std::vector<tdm_tensor> list = launches.at(launch).list.tensors;
   for (tdm_tensor &tensor : list) {
     tensor.columns *= tensor.rows;
     tensor.rows = 1;
-    tensor.scalar_row = 0;
+    tensor.first = tensor.scalar_row = 0;
+    tensor.sharding = nullptr;
     tensor.planes += launches[launch].gradient;
   }
   return list;
@@ -275,7 +329,7 @@ void ReplayCache::store(size_t launch, const std::vector<int64_t> &steps) {
     values.push_back(nb::int_(step));
   for (const Param &param : params)
     if (param.launch == static_cast<int64_t>(launch)) {
-      int64_t row = launches[launch].tensors[param.index].scalar_row;
+      int64_t row = launches[launch].list.tensors[param.index].scalar_row;
       if (PyDict_SetItem(param.state, count.ptr(), values.at(row).ptr()))
         nb::raise_python_error();
     }

@@ -14,7 +14,7 @@
 #ifndef TANDEM_PYTHON_REPLAYCACHE_H
 #define TANDEM_PYTHON_REPLAYCACHE_H
 
-#include "tandem-runtime/tandem_runtime.h"
+#include "TensorList.h"
 #include <functional>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -40,17 +40,23 @@ struct TensorReader {
 /// are. It does not own the parameters and states.
 class ReplayCache {
 public:
-  /// `type` is the framework's tensor; `count` what states call their number of
-  /// steps, empty if they have none.
-  ReplayCache(nanobind::handle type, const std::string &count);
+  /// `type` is the framework's tensor; `spreadType` that of tensors of which a
+  /// rank has a piece, PyTorch's DTensor, or None; `count` what states call
+  /// their number of steps, empty if they have none.
+  ReplayCache(nanobind::handle type, nanobind::handle spreadType,
+              const std::string &count);
+  ReplayCache(const ReplayCache &) = delete;
 
   /// Adds a launch, whose tensors are given by what a plan takes; returns its
   /// number. `gradient` is the position of the gradient among the planes.
   size_t addLaunch(const std::vector<int64_t> &heights,
                    const std::vector<int64_t> &widths,
+                   const std::vector<int64_t> &firsts,
                    const std::vector<int64_t> &keys,
                    const std::vector<int64_t> &rows,
-                   const std::vector<uintptr_t> &pointers, size_t gradient);
+                   const std::vector<uintptr_t> &pointers,
+                   std::vector<std::optional<TensorList::Sharding>> shardings,
+                   size_t gradient);
 
   /// Adds a parameter, in the order of the param groups, and its layout in a
   /// launch; `planes` are the names and addresses in its state. `layout` is a
@@ -72,7 +78,7 @@ public:
   /// Stores the number of steps of each row.
   void store(size_t launch, const std::vector<int64_t> &steps);
   const std::vector<tdm_tensor> &tensors(size_t launch) const {
-    return launches[launch].tensors;
+    return launches[launch].list.tensors;
   }
   /// Only the gradients, each as a vector.
   std::vector<tdm_tensor> gradients(size_t launch) const;
@@ -89,15 +95,22 @@ private:
     }
   };
   struct Launch {
-    std::vector<tdm_tensor> tensors;
-    std::vector<void *> pointers;
+    TensorList list;
     std::vector<int64_t> steps;
-    size_t gradient, planes;
+    size_t gradient;
+  };
+  /// The mesh and placements of a tensor that is spread over ranks; null for
+  /// any other.
+  struct Spread {
+    /// The description that the last tensor had, which others may have too.
+    nanobind::object spec;
+    nanobind::object mesh, placements;
   };
   struct Param {
     PyObject *tensor, *state;
     void *address;
     Layout layout, gradient;
+    Spread spread, gradientSpread;
     /// Negative for a parameter without a gradient.
     int64_t launch, index;
     std::vector<std::pair<nanobind::object, void *>> planes;
@@ -105,6 +118,14 @@ private:
 
   nanobind::dlpack::dltensor describe(nanobind::handle tensor) const;
   static Layout layoutOf(const nanobind::dlpack::dltensor &tensor);
+  bool isSpread(PyObject *tensor) const;
+  Spread spreadOf(nanobind::handle tensor) const;
+  /// Whether a tensor is spread over ranks in that way.
+  bool hasSpread(PyObject *tensor, Spread &spread) const;
+  bool hasSpec(PyObject *tensor, Spread &spread) const;
+  /// The tensor that has the memory: itself, or its piece on this rank. None if
+  /// a collective may still write that.
+  nanobind::object memoryOf(PyObject *tensor) const;
   /// The address of a tensor of that layout; false if it has another.
   bool find(PyObject *tensor, const Layout &layout, void *&address) const;
   bool readParam(Param &param);
@@ -116,8 +137,9 @@ private:
   bool readGroup(PyObject *group, size_t size, size_t &next);
 
   const TensorReader *reader;
-  PyTypeObject *type;
+  PyTypeObject *type, *spreadType;
   nanobind::object count, gradName, isNegName, paramsName;
+  nanobind::object localName, specName, meshName, placementsName;
   std::vector<Launch> launches;
   std::vector<Param> params;
   /// The number of parameters in each param group.

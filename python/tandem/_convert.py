@@ -6,13 +6,13 @@ import atexit
 import ctypes
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
 from tandem._kernel import (WHOLE_ROW, WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
-                            RoleKind, Rules)
+                            RoleKind, Rules, Sharding)
 from tandem._storages import floats
 
 
@@ -59,7 +59,8 @@ CPU = Executor()
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in memory: its size, the addresses of its planes, its first element.
+    """A tensor in memory: its size, the addresses of its planes, its first element, and how it
+    is spread over ranks, if it is.
 
     A vector per row or column of a matrix is a flat tensor of its own.
     """
@@ -67,6 +68,7 @@ class Tensor:
     size: int | tuple[int, int]  #: its elements, or its rows and columns
     addresses: Sequence[int]
     first: int = 0
+    sharding: Sharding | None = None
 
     def bytes(self, plane: Plane) -> int:
         """Returns the size of a plane of the tensor in bytes."""
@@ -102,17 +104,21 @@ class Conversion:
         self.kernel = None if native is None else Kernel(native, None, chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
-            planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU) -> None:
-        """Converts each source to the target beside it, of these planes."""
+            planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU,
+            exchange: Callable[[int, memoryview], None] | None = None) -> None:
+        """Converts each source to the target beside it, of these planes; `exchange` is what
+        :meth:`Plan.set_exchange` takes, for targets that are shards."""
         if self.kernel is None:
             self._copy(executor, sources, targets, planes)
             return
         plan, tensors = executor.plan(self.kernel), list(zip(sources, targets))
+        plan.set_exchange(exchange)
         plan.update(
             [target.size for _, target in tensors],
             [[*target.addresses[:self.written], *source.addresses[:self.read]]
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
+            shardings=[target.sharding for _, target in tensors],
         )
         if self.launches > 1:
             # The first time is to see how large a scale has to be.

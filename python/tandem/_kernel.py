@@ -8,6 +8,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tandem import _tandem
 from tandem._arrays import address_of, ordinal_of
@@ -438,9 +439,17 @@ class Device:
         return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
 
 
-#: A shard of a tensor: the length of the tensor's rows, the number of the shard, and where
-#: each shard starts and the last one ends, in elements of the unsharded tensor.
-Sharding = tuple[int, int, Sequence[int]]
+class Sharding(NamedTuple):
+    """A shard of a tensor that is spread over ranks."""
+
+    #: The length of the unsharded tensor's rows, in elements.
+    row_length: int
+    #: The number of the shard.
+    shard: int
+    #: Where each shard starts and the last one ends, in elements of the unsharded tensor.
+    starts: Sequence[int]
+    #: The number of the group of ranks that have the shards.
+    group: int = 0
 
 
 class Plan:
@@ -492,13 +501,14 @@ class Plan:
             list(range(count) if keys is None else keys),
             list(rows or [0] * count),
             [address for planes in pointers for address in planes],
-            list(shardings),
+            [sharding and Sharding(*sharding) for sharding in shardings],
         )
 
-    def set_exchange(self, exchange: Callable[[memoryview], None] | None) -> None:
-        """Sets the function that adds up unsigned 32-bit words over the ranks, in place; a
-        launch over sharded tensors calls it for what it reduces, and so does
-        :meth:`metrics`. What it raises, they raise."""
+    def set_exchange(self, exchange: Callable[[int, memoryview], None] | None) -> None:
+        """Sets the function that adds up unsigned 32-bit words over the ranks of a group, given
+        by its number in :class:`Sharding`, in place; a launch over sharded tensors calls it
+        for what it reduces, for one group after the other, and so does :meth:`metrics`. What
+        it raises, they raise. On a GPU a launch then waits for the device between phases."""
         self._native.set_exchange(exchange)
 
     def launch(

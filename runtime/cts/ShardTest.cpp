@@ -12,8 +12,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "PhaseKernel.h"
+#include "TestStream.h"
 
+#include <algorithm>
+#include <cmath>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -25,11 +29,6 @@ class Exchange {
 public:
   explicit Exchange(int ranks) : ranks(ranks) {}
 
-  static int call(void *host, uint32_t *words, size_t count) {
-    return static_cast<Exchange *>(host)->addUp(words, count);
-  }
-
-private:
   int addUp(uint32_t *words, size_t count) {
     std::unique_lock<std::mutex> lock(mutex);
     sums.resize(count);
@@ -47,6 +46,7 @@ private:
     return 0;
   }
 
+private:
   int ranks, arrived = 0, round = 0;
   std::vector<uint32_t> sums, result;
   std::mutex mutex;
@@ -54,44 +54,133 @@ private:
 };
 } // namespace
 
-/// One rank's launch over its shard; returns the values.
-static std::vector<float> launchShard(tdm_kernel *kernel, Exchange &exchange,
-                                      const std::vector<float> &whole,
-                                      const tdm_sharding &sharding) {
-  int64_t first = sharding.starts[sharding.shard];
-  int64_t end = sharding.starts[sharding.shard + 1];
-  std::vector<float> values(whole.begin() + first, whole.begin() + end);
-  float entry = 0.25f;
+namespace {
+/// A rank: the exchange of each of its groups, and those that were called.
+struct Rank {
+  static int call(void *host, int64_t group, uint32_t *words, size_t count) {
+    auto &rank = *static_cast<Rank *>(host);
+    rank.called.push_back(group);
+    return rank.exchanges.at(group)->addUp(words, count);
+  }
+
+  std::map<int64_t, Exchange *> exchanges;
+  std::vector<int64_t> called;
+};
+
+/// A tensor and its shards over a group of ranks.
+struct Spread {
+  std::vector<float> whole;
+  std::vector<int64_t> starts;
+  int64_t group;
+
+  int64_t shards() const { return static_cast<int64_t>(starts.size()) - 1; }
+  tdm_sharding sharding(int64_t shard) const {
+    return {starts.back(), shards(), shard, starts.data(), group};
+  }
+  std::vector<float> part(int64_t shard) const {
+    return {whole.begin() + starts[shard], whole.begin() + starts[shard + 1]};
+  }
+};
+
+/// The results of a launch: each tensor's values and its entry.
+struct Written {
+  std::vector<std::vector<float>> values;
+  std::vector<float> entries;
+};
+} // namespace
+
+/// One rank's launch over its shards.
+static Written launchShards(tdm_device *device, tdm_kernel *kernel, Rank &rank,
+                            const std::vector<Spread> &tensors,
+                            const std::vector<int64_t> &shards) {
+  size_t count = tensors.size();
+  std::vector<DeviceArray<float>> values;
+  DeviceArray<float> entries(device, std::vector<float>(count, 0.25f));
+  std::vector<tdm_sharding> shardings(count);
   TensorList list;
-  tdm_tensor &tensor = list.add(end - first, {values.data(), &entry});
-  tensor.first = first;
-  tensor.sharding = &sharding;
+  for (size_t i = 0; i < count; ++i) {
+    const Spread &spread = tensors[i];
+    shardings[i] = spread.sharding(shards[i]);
+    std::vector<float> part = spread.part(shards[i]);
+    values.emplace_back(device, part);
+    tdm_tensor &tensor = list.add(part.size(), {nullptr, nullptr});
+    tensor.first = spread.starts[shards[i]];
+    tensor.sharding = &shardings[i];
+  }
+  for (size_t i = 0; i < count; ++i)
+    list.planes(i) = {values[i].data(), entries.data() + i};
   OwnedPlan plan(kernel, list);
-  EXPECT_EQ(tdm_plan_set_exchange(plan, Exchange::call, &exchange), TDM_OK);
+  EXPECT_EQ(tdm_plan_set_exchange(plan, Rank::call, &rank), TDM_OK);
   launchPlain(plan, 2);
-  return values;
+  Written written;
+  for (const DeviceArray<float> &array : values)
+    written.values.push_back(array.read());
+  written.entries = entries.read();
+  return written;
 }
 
-TEST(Shards, TotalsHaveTheBitsOfTheWhole) {
-  OwnedKernel kernel(phasesDesc());
+/// Whether each shard has the tensor's sum, and the largest value of all.
+static void expectTotals(const Written &written,
+                         const std::vector<Spread> &tensors) {
+  float largest = 0;
+  for (const Spread &spread : tensors)
+    for (float value : spread.whole)
+      largest = std::max(largest, std::fabs(value));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::vector<float> &whole = tensors[i].whole;
+    float sum = treeSum(whole.data(), whole.size()) + 0.25f;
+    for (float value : written.values[i])
+      ASSERT_EQ(value, sum) << "tensor " << i;
+    ASSERT_EQ(written.entries[i], largest) << "tensor " << i;
+  }
+}
+
+using Shards = DeviceTest;
+ON_EACH_DEVICE(Shards);
+
+TEST_P(Shards, TotalsHaveTheBitsOfTheWhole) {
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
   for (std::vector<int64_t> starts : {std::vector<int64_t>{0, 4096, 300000},
                                       {0, 1, 2, 3, 70001},
                                       {0, 65536, 65536 + 77, 200000},
                                       {0, 5, 9, 13}}) {
-    std::vector<float> whole = randomFloats(starts.back(), 7);
-    float expected = treeSum(whole.data(), starts.back()) + 0.25f;
-    int64_t ranks = static_cast<int64_t>(starts.size()) - 1;
-    Exchange exchange(static_cast<int>(ranks));
+    std::vector<Spread> tensors = {
+        {randomFloats(starts.back(), 7), starts, /*group=*/0}};
+    int64_t count = tensors[0].shards();
+    Exchange exchange(static_cast<int>(count));
     std::vector<std::thread> threads;
-    for (int64_t rank = 0; rank < ranks; ++rank)
-      threads.emplace_back([&, rank] {
-        tdm_sharding sharding = {starts.back(), ranks, rank, starts.data()};
-        for (float value : launchShard(kernel, exchange, whole, sharding))
-          ASSERT_EQ(value, expected) << "rank " << rank << " of " << ranks;
+    for (int64_t number = 0; number < count; ++number)
+      threads.emplace_back([&, number] {
+        Rank rank{{{0, &exchange}}, {}};
+        expectTotals(launchShards(device, kernel, rank, tensors, {number}),
+                     tensors);
       });
     for (std::thread &thread : threads)
       thread.join();
   }
+}
+
+/// Four ranks in two rows: all of them share two tensors, the ranks of a row
+/// two others. Groups are called by ascending numbers, each once.
+TEST_P(Shards, SeveralGroupsOfRanks) {
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
+  std::vector<Spread> tensors = {
+      {randomFloats(90000, 1), {0, 30000, 30001, 65536, 90000}, 7},
+      {randomFloats(513, 2), {0, 256, 513}, 3},
+      {randomFloats(4, 3), {0, 1, 2, 3, 4}, 7},
+      {randomFloats(70000, 4), {0, 69999, 70000}, 3}};
+  Exchange all(4), rows[2] = {Exchange(2), Exchange(2)};
+  std::vector<std::thread> threads;
+  for (int64_t number = 0; number < 4; ++number)
+    threads.emplace_back([&, number] {
+      Rank rank{{{3, &rows[number / 2]}, {7, &all}}, {}};
+      expectTotals(launchShards(device, kernel, rank, tensors,
+                                {number, number % 2, number, number % 2}),
+                   tensors);
+      EXPECT_EQ(rank.called, (std::vector<int64_t>{3, 7}));
+    });
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,21 +218,29 @@ TEST(ShardsError, AnExchangeThatFails) {
   OwnedKernel kernel(phasesDesc());
   Half half;
   OwnedPlan plan(kernel, half.list);
-  auto fail = [](void *, uint32_t *, size_t) { return 1; };
+  auto fail = [](void *, int64_t, uint32_t *, size_t) { return 1; };
   ASSERT_EQ(tdm_plan_set_exchange(plan, fail, nullptr), TDM_OK);
   expectFailureSaying(tdm_plan_launch(plan, nullptr, nullptr, 0, 1, nullptr),
                       TDM_EXCHANGE_ERROR, "words between ranks failed");
   EXPECT_EQ(half.values[1], 2);
 }
 
-TEST(ShardsError, GPUs) {
+/// A graph would not have what the host does between phases.
+TEST(ShardsError, Captures) {
   OpenDevice device("cuda");
   DeviceKernel kernel(device, "cuda", phasesDesc(), phasesTotals);
   Half half;
-  tdm_plan *plan = nullptr;
-  expectFailure(tdm_plan_create(kernel, half.list.data(), 1, &plan),
-                TDM_INVALID_ARGUMENT,
-                "kernel 'phases': tensors are sharded, but this device's "
-                "launches do not exchange what the kernel reduces; pass "
-                "unsharded tensors, or run the kernel on the CPU");
+  OwnedPlan plan(kernel, half.list);
+  auto add = [](void *, int64_t, uint32_t *, size_t) { return 0; };
+  ASSERT_EQ(tdm_plan_set_exchange(plan, add, nullptr), TDM_OK);
+  void *stream = createStream();
+  beginCapture(stream);
+  tdm_async_args args = {sizeof(args), stream, nullptr, nullptr, 0, 0,
+                         nullptr,      nullptr};
+  expectFailure(tdm_plan_launch_async(plan, &args), TDM_INVALID_STATE,
+                "kernel 'phases': the stream is being captured, but tensors "
+                "are sharded, and the host exchanges between ranks what the "
+                "kernel reduces; launch it outside of the graph");
+  destroyGraph(endCapture(stream));
+  destroyStream(stream);
 }

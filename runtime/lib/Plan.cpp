@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace tandem::runtime;
@@ -75,18 +74,11 @@ tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
 }
 
 tdm_status Plan::checkStaged() const {
-  if (!staged.isSharded() || !kernel->spansShards())
-    return TDM_OK;
-  if (!kernel->knowsWholeSize)
-    return kernel->fail(TDM_INVALID_ARGUMENT)
-           << "tensors are sharded, which kernels of packages before version 5 "
-           << "do not know; write the package again with a newer compiler";
-  if (canExchange())
+  if (!staged.isSharded() || !kernel->spansShards() || kernel->knowsWholeSize)
     return TDM_OK;
   return kernel->fail(TDM_INVALID_ARGUMENT)
-         << "tensors are sharded, but this device's launches do not exchange "
-         << "what the kernel reduces; pass unsharded tensors, or run the "
-         << "kernel on the CPU";
+         << "tensors are sharded, which kernels of packages before version 5 "
+         << "do not know; write the package again with a newer compiler";
 }
 
 void Plan::linkTensors() {
@@ -140,47 +132,8 @@ tdm_status Plan::checkRows(int64_t rows) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Exchange between ranks
-//===----------------------------------------------------------------------===//
-
-tdm_status Plan::setExchange(tdm_exchange_fn function, void *host) {
-  exchange = function;
-  exchangeHost = host;
-  return TDM_OK;
-}
-
-tdm_status Plan::checkExchange() const {
-  if (exchange || !layout.isExchanged)
-    return TDM_OK;
-  return kernel->fail(TDM_INVALID_STATE)
-         << "tensors are sharded and the kernel reduces them, but the plan has "
-         << "no exchange between ranks; call tdm_plan_set_exchange first";
-}
-
-tdm_status Plan::exchangeWords(std::vector<uint32_t> &words) {
-  if (words.empty() || !exchange(exchangeHost, words.data(), words.size()))
-    return TDM_OK;
-  return kernel->fail(TDM_EXCHANGE_ERROR)
-         << "the exchange of " << words.size()
-         << " words between ranks failed; the host knows why";
-}
-
-//===----------------------------------------------------------------------===//
 // What launches leave
 //===----------------------------------------------------------------------===//
-
-double Plan::chunkMetric(const uint64_t *workspace, int64_t metric,
-                         int64_t first, int64_t end) const {
-  PairwiseSum<double> sum;
-  int64_t slot = kernel->reductions.size() + metric;
-  int64_t slots = kernel->slotsPerChunk(kernel->lastPhase());
-  for (int64_t chunk = first; chunk < end; ++chunk) {
-    double part;
-    std::memcpy(&part, &workspace[chunk * slots + slot], sizeof(part));
-    sum.add(part);
-  }
-  return sum.result();
-}
 
 double Plan::tensorMetric(const uint64_t *workspace, int64_t tensor,
                           int64_t metric) const {
@@ -189,56 +142,6 @@ double Plan::tensorMetric(const uint64_t *workspace, int64_t tensor,
   const ChunkTable &chunks = layout.chunks[TDM_PER_ELEMENT];
   return chunkMetric(workspace, metric, chunks.firstOf(tensor),
                      chunks.firstOf(tensor + 1));
-}
-
-/// This rank's metrics of the nodes of sharded tensors, among those of all
-/// ranks.
-std::vector<uint32_t> Plan::makeMetricParts(const uint64_t *workspace) const {
-  FloatEnvironment environment;
-  int64_t count = kernel->numMetrics;
-  const ChunkTable &chunks = layout.chunks[TDM_PER_ELEMENT];
-  std::vector<uint32_t> words;
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    const ShardTree &tree = tensors.tree(tensor);
-    size_t begin = words.size();
-    words.resize(begin + 2 * count * tree.size());
-    for (size_t node = tree.own().first; node < tree.own().second; ++node) {
-      auto [first, end] = tree.chunksOf(node, chunks.leavesOf(tensor));
-      int64_t before = chunks.firstOf(tensor);
-      for (int64_t metric = 0; metric < count; ++metric) {
-        double part =
-            chunkMetric(workspace, metric, before + first, before + end);
-        std::memcpy(&words[begin + 2 * (node * count + metric)], &part,
-                    sizeof(part));
-      }
-    }
-  }
-  return words;
-}
-
-tdm_status Plan::exchangeMetrics(const uint64_t *workspace) {
-  if (tdm_status status = checkExchange())
-    return status;
-  std::vector<uint32_t> words = makeMetricParts(workspace);
-  if (tdm_status status = exchangeWords(words))
-    return status;
-  FloatEnvironment environment;
-  int64_t count = kernel->numMetrics;
-  std::vector<double> parts(words.size() / 2);
-  std::memcpy(parts.data(), words.data(), words.size() * sizeof(uint32_t));
-  shardMetrics.assign(tensors.size() * count, -0.0);
-  double *part = parts.data();
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    const ShardTree &tree = tensors.tree(tensor);
-    tree.combine([&](size_t left, size_t right) {
-      for (int64_t metric = 0; metric < count; ++metric)
-        part[left * count + metric] += part[right * count + metric];
-    });
-    if (tree.size())
-      std::copy_n(part, count, &shardMetrics[tensor * count]);
-    part += tree.size() * count;
-  }
-  return TDM_OK;
 }
 
 double Plan::totalMetric(const uint64_t *workspace, int64_t metric) const {

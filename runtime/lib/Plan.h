@@ -87,6 +87,11 @@ protected:
   struct Places {
     tdm_launch_total *totals, *axisParts;
   };
+  /// The same in the host's memory, with the slots of the chunks.
+  struct Values {
+    const uint64_t *workspace;
+    uint32_t *totals, *axisParts;
+  };
 
   explicit Plan(std::shared_ptr<const Kernel> kernel)
       : kernel(std::move(kernel)) {}
@@ -96,8 +101,6 @@ protected:
   virtual tdm_status place(const Layout *next) = 0;
   virtual Places getPlaces() = 0;
   virtual CutLimits getCutLimits() const = 0;
-  /// Whether launches can exchange values with other ranks between phases.
-  virtual bool canExchange() const { return false; }
   /// The slots that the latest launch has left.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;
@@ -111,8 +114,21 @@ protected:
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
   tdm_status checkExchange() const;
-  /// Adds words up over the ranks, if there are any.
-  tdm_status exchangeWords(std::vector<uint32_t> &words);
+  /// Whether phases have made a reduction whose total is not known yet.
+  bool isMadeAfter(Phases phases, size_t reduction) const;
+  /// Whether ranks tell each other their parts of a tensor's reduction.
+  bool isExchanged(size_t reduction, int64_t tensor) const {
+    return !tensors.tree(tensor).isWhole() &&
+           kernel->spansShards(kernel->reductions[reduction]);
+  }
+  /// Has ranks tell each other their parts of what phases have made.
+  tdm_status exchangeParts(Phases phases, const Values &values);
+  /// Makes a tensor's total of a reduction from the parts of all ranks, in the
+  /// order in which these were appended.
+  void joinParts(size_t reduction, int64_t tensor, const Values &values);
+  /// The total of what the chunks [first, end) have left of a reduction.
+  uint32_t reduceChunks(size_t reduction, int64_t first, int64_t end,
+                        const Values &values) const;
   /// Rows of scalars that the tensors read.
   int64_t usedRows() const {
     return kernel->numScalars ? tensors.scalarRows() : 0;
@@ -140,10 +156,25 @@ private:
   double tensorMetric(const uint64_t *workspace, int64_t tensor,
                       int64_t metric) const;
   double totalMetric(const uint64_t *workspace, int64_t metric) const;
-  std::vector<uint32_t> makeMetricParts(const uint64_t *workspace) const;
+  void appendMetricParts(const uint64_t *workspace);
+  void appendMetricParts(const uint64_t *workspace, int64_t tensor);
+  void joinMetricParts(int64_t tensor);
   /// Makes the metrics of sharded tensors from those of all ranks.
   tdm_status exchangeMetrics(const uint64_t *workspace);
 
+  /// Adds words up over the ranks of each group, if there are any.
+  tdm_status exchangeWords();
+  /// Puts this rank's parts of a reduction into the words for all ranks.
+  void appendParts(size_t reduction, const Values &values);
+  void writePart(size_t reduction, int64_t tensor, size_t node, uint32_t *words,
+                 const Values &values) const;
+  void writeColumns(size_t reduction, int64_t tensor, size_t node,
+                    uint32_t *words, const Values &values) const;
+  /// The words of a part of a reduction: one, or one for each column.
+  int64_t partWords(size_t reduction, int64_t tensor) const;
+
+  /// The words of an exchange, before and after it.
+  ShardWords words;
   tdm_exchange_fn exchange = nullptr;
   void *exchangeHost = nullptr;
   /// The metrics of sharded tensors: of each tensor's nodes all metrics.

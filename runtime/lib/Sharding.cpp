@@ -26,6 +26,7 @@ Sharding::Sharding(const tdm_sharding *sharding) {
     return;
   rowLength = sharding->row_length;
   shard = sharding->shard;
+  group = sharding->group;
   starts.assign(sharding->starts, sharding->starts + sharding->num_shards + 1);
 }
 
@@ -34,6 +35,7 @@ bool Sharding::isThatOf(const tdm_tensor &tensor) const {
   if (!other)
     return isWhole();
   return rowLength == other->row_length && shard == other->shard &&
+         group == other->group &&
          static_cast<int64_t>(starts.size()) == other->num_shards + 1 &&
          std::equal(starts.begin(), starts.end(), other->starts);
 }
@@ -153,4 +155,27 @@ std::pair<int64_t, int64_t> ShardTree::chunksOf(size_t node,
   int64_t from = std::min(nodes[node].begin, end) - first;
   int64_t to = std::min(nodes[node].end, end) - first;
   return {(from + leaves - 1) / leaves, (to + leaves - 1) / leaves};
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+void ShardWords::clear() {
+  for (auto &entry : groups) {
+    entry.second.words.clear();
+    entry.second.taken = 0;
+  }
+}
+
+uint32_t *ShardWords::append(int64_t group, size_t count) {
+  std::vector<uint32_t> &words = groups[group].words;
+  words.resize(words.size() + count);
+  return words.data() + words.size() - count;
+}
+
+uint32_t *ShardWords::take(int64_t group, size_t count) {
+  Group &own = groups[group];
+  own.taken += count;
+  return own.words.data() + own.taken - count;
 }

@@ -17,6 +17,7 @@
 #include "Kernel.h"
 
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace tandem::runtime {
@@ -31,6 +32,8 @@ inline int64_t unshardedRows(const tdm_sharding &sharding) {
 struct Sharding {
   int64_t rowLength = 0;
   int64_t shard = 0;
+  /// The ranks that have the shards.
+  int64_t group = 0;
   std::vector<int64_t> starts;
 
   Sharding() = default;
@@ -39,7 +42,7 @@ struct Sharding {
   bool isWhole() const { return starts.empty(); }
   bool operator!=(const Sharding &other) const {
     return rowLength != other.rowLength || shard != other.shard ||
-           starts != other.starts;
+           group != other.group || starts != other.starts;
   }
   /// Whether a tensor is spread in the same way.
   bool isThatOf(const tdm_tensor &tensor) const;
@@ -95,6 +98,34 @@ private:
   /// The first and the end of this shard's leaves.
   int64_t first = 0, end = 0;
   int64_t alignment = std::numeric_limits<int64_t>::max();
+};
+
+/// The words that ranks exchange: of each group of ranks its own.
+class ShardWords {
+public:
+  void clear();
+  /// Appends so many zeros, whose address holds until the next call.
+  uint32_t *append(int64_t group, size_t count);
+  /// The words after those that were taken before.
+  uint32_t *take(int64_t group, size_t count);
+  /// Calls exchange(group, words) for groups that have words, by ascending
+  /// numbers, until one fails.
+  template <typename Exchange>
+  tdm_status exchangeEach(Exchange exchange) {
+    for (auto &[number, group] : groups)
+      if (!group.words.empty())
+        if (tdm_status status = exchange(number, group.words))
+          return status;
+    return TDM_OK;
+  }
+
+private:
+  struct Group {
+    std::vector<uint32_t> words;
+    size_t taken = 0;
+  };
+  /// Groups without words remain, so that launches need not allocate.
+  std::map<int64_t, Group> groups;
 };
 
 } // namespace tandem::runtime

@@ -33,12 +33,17 @@ def _is_new(kind: type) -> bool:
     """Whether a class is one of DTensors, which is then remembered."""
     if kind.__module__.startswith("torch.distributed._tensor"):
         raise needed("DTensors, as fully_shard makes them, need", "2.5")
-    # Importing the module takes a while, and without it there are no DTensors.
-    module = sys.modules.get("torch.distributed.tensor")
-    found = issubclass(kind, getattr(module, "DTensor", ()))
+    base = dtensor_class()
+    found = base is not None and issubclass(kind, base)
     if found:
         _DTENSORS.add(kind)
     return found
+
+
+def dtensor_class() -> type | None:
+    """The class of DTensors; None while there are none."""
+    # Importing the module takes a while, and without it there are no DTensors.
+    return getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:

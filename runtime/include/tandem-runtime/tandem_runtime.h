@@ -581,6 +581,9 @@ typedef struct tdm_sharding {
   /// of the unsharded tensor: num_shards + 1 values, from 0 on. Multiples of
   /// the row length if the tensor has several rows.
   const int64_t *starts;
+  /// The group of ranks that have the shards, by any number that the host gives
+  /// it; 0 if there is only one group.
+  int64_t group;
 } tdm_sharding;
 
 /// One tensor of a launch, or one shard of it. Tensors without elements are
@@ -635,19 +638,24 @@ TDM_API tdm_status tdm_plan_create(const tdm_kernel *kernel,
 TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
                                    int64_t count);
 
-/// Adds \p words up over the ranks, as unsigned 32-bit integers, element by
-/// element, and leaves the sums in their place. Of each word at most one rank
-/// has another value than 0. Returns 0, or another number if that failed.
-/// \p host is the caller's.
-typedef int (*tdm_exchange_fn)(void *host, uint32_t *words, size_t count);
+/// Adds \p words up over the ranks of \p group (tdm_sharding), as unsigned
+/// 32-bit integers, element by element, and leaves the sums in their place. Of
+/// each word at most one rank has another value than 0. Returns 0, or another
+/// number if that failed. \p host is the caller's.
+typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
+                               size_t count);
 
 /// Gives \p plan the way in which ranks exchange what the launches have reduced
 /// of sharded tensors: launches, and tdm_plan_metrics, call \p exchange on
-/// their own thread, on every rank as often and with as many words. Totals then
-/// have the bits of a launch over the unsharded tensors. Ranks pass their
-/// tensors in the same order. If it fails, so does the launch, with
-/// TDM_EXCHANGE_ERROR, and what the arrays hold is unspecified. NULL, as in the
-/// beginning: sharded tensors cannot be reduced.
+/// their own thread, on every rank as often and with as many words; for each
+/// group by itself, by ascending numbers. Totals, those of all tensors too,
+/// then have the bits of a launch over the unsharded tensors. Ranks pass their
+/// tensors in the same order, and each rank has a shard of every tensor, which
+/// may be empty. If it fails, so does the launch, with TDM_EXCHANGE_ERROR, and
+/// what the arrays hold is unspecified. NULL, as in the beginning: sharded
+/// tensors cannot be reduced. On a GPU a launch whose tensors are sharded waits
+/// between phases for the device, tdm_plan_launch_async too, which then cannot
+/// be captured.
 TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
                                          tdm_exchange_fn exchange, void *host);
 

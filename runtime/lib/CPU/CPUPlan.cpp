@@ -14,10 +14,7 @@
 
 #include "FloatEnvironment.h"
 #include "Launch.h"
-#include "PairwiseSum.h"
-
-#include <algorithm>
-#include <cstring>
+#include "Total.h"
 
 using namespace tandem::runtime;
 
@@ -42,177 +39,34 @@ tdm_status CPUPlan::readWorkspace(const uint64_t *&slots) {
 // Phases
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// The total of one reduction.
-class Total {
-public:
-  explicit Total(tdm_reduction_kind kind)
-      : kind(kind), extreme(kind == TDM_REDUCTION_MIN ? UINT32_MAX : 0) {}
-
-  void add(uint32_t part) {
-    float value;
-    std::memcpy(&value, &part, sizeof(value));
-    if (kind == TDM_REDUCTION_SUM)
-      sum.add(value);
-    else
-      extreme = kind == TDM_REDUCTION_MAX ? std::max(extreme, part)
-                                          : std::min(extreme, part);
-  }
-
-  uint32_t result() const {
-    if (kind != TDM_REDUCTION_SUM)
-      return extreme;
-    float value = sum.result();
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return bits;
-  }
-
-private:
-  tdm_reduction_kind kind;
-  uint32_t extreme;
-  PairwiseSum<float> sum;
-};
-} // namespace
-
-/// The total of what the chunks [first, end) have left of a reduction.
-uint32_t CPUPlan::reduceChunks(size_t index, int64_t first, int64_t end) const {
-  const Reduction &reduction = kernel->reductions[index];
-  int64_t slots = kernel->slotsPerChunk(reduction.phase);
-  Total total(reduction.kind);
-  for (int64_t chunk = first; chunk < end; ++chunk)
-    total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
-  return total.result();
-}
-
-int64_t CPUPlan::partWords(size_t index, int64_t tensor) const {
-  return kernel->reductions[index].scope == TDM_SCOPE_COLUMN
-             ? tensors.sharding(tensor).rowLength
-             : 1;
-}
-
-void CPUPlan::writePart(size_t index, int64_t tensor, size_t node,
-                        uint32_t *words) {
-  const Reduction &reduction = kernel->reductions[index];
-  const ShardTree &tree = tensors.tree(tensor);
-  if (reduction.scope == TDM_SCOPE_COLUMN) {
-    int64_t rows = layout.chunks[TDM_PER_ELEMENT].tiling(tensor).tileRows;
-    auto [first, end] = tree.chunksOf(node, rows);
-    int64_t count = partWords(index, tensor);
-    if (first == end)
-      std::fill_n(words, count, Total(reduction.kind).result());
-    else
-      std::copy_n(layout.axisParts.reduceParts(tensor, index, reduction.kind,
-                                               first, end, axisParts.data()),
-                  count, words);
-    return;
-  }
-  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
-  int64_t before = chunks.firstOf(tensor);
-  auto [first, end] = tree.chunksOf(node, chunks.leavesOf(tensor));
-  // The chunks of kernels without sums need not be leaves of the tree.
-  if (reduction.kind != TDM_REDUCTION_SUM) {
-    bool isFirst = node == tree.own().first;
-    first = 0;
-    end = isFirst ? chunks.firstOf(tensor + 1) - before : 0;
-  }
-  *words = reduceChunks(index, before + first, before + end);
-}
-
-void CPUPlan::appendParts(size_t index) {
-  if (!kernel->spansShards(kernel->reductions[index]))
-    return;
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    const ShardTree &tree = tensors.tree(tensor);
-    int64_t words = partWords(index, tensor);
-    size_t begin = shardParts.size();
-    shardParts.resize(begin + tree.size() * words);
-    for (size_t node = tree.own().first; node < tree.own().second; ++node)
-      writePart(index, tensor, node, &shardParts[begin + node * words]);
-  }
-}
-
-/// Makes the total of a tensor's parts in place of the first.
-static void combineParts(const ShardTree &tree, tdm_reduction_kind kind,
-                         int64_t count, uint32_t *words) {
-  tree.combine([&](size_t left, size_t right) {
-    for (int64_t i = 0; i < count; ++i)
-      words[left * count + i] =
-          join(kind, words[left * count + i], words[right * count + i]);
-  });
-}
-
-uint32_t CPUPlan::reduceTensor(size_t index, int64_t tensor, uint32_t *&words) {
-  const Reduction &reduction = kernel->reductions[index];
-  const ShardTree &tree = tensors.tree(tensor);
-  if (tree.isWhole() || !kernel->spansShards(reduction)) {
-    const ChunkTable &chunks =
-        layout.chunks[kernel->phases[reduction.phase].per];
-    return reduceChunks(index, chunks.firstOf(tensor),
-                        chunks.firstOf(tensor + 1));
-  }
-  combineParts(tree, reduction.kind, 1, words);
-  uint32_t result = *words;
-  words += tree.size();
-  return result;
-}
-
-void CPUPlan::reduceAxis(size_t index, int64_t tensor, uint32_t *&words) {
-  const Reduction &reduction = kernel->reductions[index];
-  const ShardTree &tree = tensors.tree(tensor);
-  if (tree.isWhole() || !kernel->spansShards(reduction))
-    return layout.axisParts.reduce(tensor, index, reduction.kind,
-                                   axisParts.data());
-  int64_t count = partWords(index, tensor);
-  combineParts(tree, reduction.kind, count, words);
-  if (tensors.elements(tensor))
-    std::copy_n(words, count,
-                layout.axisParts.resultsOf(tensor, index, axisParts.data()));
-  words += tree.size() * count;
-}
-
-uint32_t *CPUPlan::reduce(size_t index, uint32_t *words) {
+void CPUPlan::reduce(size_t index) {
   const Reduction &reduction = kernel->reductions[index];
   size_t count = kernel->reductions.size();
+  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
   Total all(reduction.kind);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    if (reduction.isWithinMatrix()) {
-      reduceAxis(index, tensor, words);
-      continue;
-    }
-    totals[tensor * count + index] = reduceTensor(index, tensor, words);
-    all.add(totals[tensor * count + index]);
+    uint32_t &total = totals[tensor * count + index];
+    if (isExchanged(index, tensor))
+      joinParts(index, tensor, getValues());
+    else if (reduction.isWithinMatrix())
+      layout.axisParts.reduce(tensor, index, reduction.kind, axisParts.data());
+    else
+      total = reduceChunks(index, chunks.firstOf(tensor),
+                           chunks.firstOf(tensor + 1), getValues());
+    all.add(total);
   }
   if (reduction.scope == TDM_SCOPE_MODEL)
     for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
       totals[tensor * count + index] = all.result();
-  return words;
-}
-
-/// Whether phases have made a reduction whose total is not known yet.
-bool CPUPlan::isMadeAfter(Phases phases, size_t index) const {
-  const Reduction &reduction = kernel->reductions[index];
-  bool isKnown = phases.areByRows() && reduction.scope == TDM_SCOPE_ROW;
-  return reduction.phase >= phases.first && reduction.phase < phases.end &&
-         !isKnown;
 }
 
 tdm_status CPUPlan::reduceAll(Phases phases) {
-  size_t count = kernel->reductions.size();
-  shardParts.clear();
-  if (layout.isExchanged) {
-    FloatEnvironment environment;
-    for (size_t i = 0; i < count; ++i)
-      if (isMadeAfter(phases, i))
-        appendParts(i);
-  }
-  if (tdm_status status = exchangeWords(shardParts))
+  if (tdm_status status = exchangeParts(phases, getValues()))
     return status;
   FloatEnvironment environment;
-  uint32_t *words = shardParts.data();
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < kernel->reductions.size(); ++i)
     if (isMadeAfter(phases, i))
-      words = reduce(i, words);
+      reduce(i);
   return TDM_OK;
 }
 

@@ -33,10 +33,12 @@ public:
 private:
   tdm_status place(const Layout *next) override;
   Places getPlaces() override { return {totals.data(), axisParts.data()}; }
+  Values getValues() {
+    return {workspace.data(), totals.data(), axisParts.data()};
+  }
   CutLimits getCutLimits() const override {
     return {64, TDM_LAUNCH_TILE_ROWS, 1};
   }
-  bool canExchange() const override { return true; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 
@@ -53,19 +55,8 @@ private:
                 uint32_t *flags);
   /// Makes the totals of the reductions of phases, unless the bands have.
   tdm_status reduceAll(Phases phases);
-  bool isMadeAfter(Phases phases, size_t reduction) const;
-  /// Makes the total of a reduction of each tensor; \p words are the parts of
-  /// all shards, and returns those after them.
-  uint32_t *reduce(size_t reduction, uint32_t *words);
-  uint32_t reduceChunks(size_t reduction, int64_t first, int64_t end) const;
-  uint32_t reduceTensor(size_t reduction, int64_t tensor, uint32_t *&words);
-  void reduceAxis(size_t reduction, int64_t tensor, uint32_t *&words);
-  /// Puts this rank's parts of a reduction into the words for all ranks.
-  void appendParts(size_t reduction);
-  void writePart(size_t reduction, int64_t tensor, size_t node,
-                 uint32_t *words);
-  /// The words of a part of a reduction: one, or one for each column.
-  int64_t partWords(size_t reduction, int64_t tensor) const;
+  /// Makes the total of a reduction of each tensor.
+  void reduce(size_t reduction);
   /// Runs a part over tensors.
   void runTensors(tdm_cpu_entry entry, uint32_t &flags);
 
@@ -73,8 +64,6 @@ private:
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;
   std::vector<uint32_t> totals, axisParts;
-  /// The words that ranks exchange after a launch.
-  std::vector<uint32_t> shardParts;
   uint32_t latestFlags = 0;
 };
 

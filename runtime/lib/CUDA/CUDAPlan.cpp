@@ -12,6 +12,8 @@
 
 #include "CUDAPlan.h"
 
+#include "CPU/FloatEnvironment.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -232,6 +234,8 @@ tdm_status CUDAPlan::runPhases(Phases phases, Launch launch) {
               : runChunks(parts.entry, kernel->phases[phases.first].per,
                           launch))
     return status;
+  if (tdm_status status = exchangeAfter(phases))
+    return status;
   for (uint32_t phase = phases.first; phase < phases.end; ++phase)
     if (tdm_status status = runTotals(phase, phases.areByRows(), launch))
       return status;
@@ -244,6 +248,8 @@ tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
   if (parts.totals.function)
     if (tdm_status status = runTensors(parts.totals, 1, launch))
       return status;
+  if (tdm_status status = writeTotals(phase))
+    return status;
   if (parts.model.function)
     if (tdm_status status =
             run(parts.model, 1, tensors.size(), tables.chunks[0], launch))
@@ -252,8 +258,10 @@ tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
     if (tdm_status status = runChunks(parts.rowTotals, TDM_PER_ROW, launch))
       return status;
   if (parts.columnTotals.function)
-    return runChunks(parts.columnTotals, TDM_PER_COLUMN, launch);
-  return TDM_OK;
+    if (tdm_status status =
+            runChunks(parts.columnTotals, TDM_PER_COLUMN, launch))
+      return status;
+  return writeColumns(phase);
 }
 
 tdm_status CUDAPlan::runEpilogues(Launch launch) {
@@ -297,6 +305,86 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
 }
 
 //===----------------------------------------------------------------------===//
+// Exchange between ranks
+//===----------------------------------------------------------------------===//
+
+bool CUDAPlan::exchangesColumns() const {
+  return layout.isExchanged && kernel->reducesColumns();
+}
+
+/// The host needs the parts of columns only where these go to other ranks.
+tdm_status CUDAPlan::downloadParts() {
+  downloaded.resize(layout.workspaceSlots);
+  hostTotals.resize(layout.numTotals);
+  if (tdm_status status = download(downloaded.data(), tables.workspace,
+                                   downloaded.size() * sizeof(uint64_t)))
+    return status;
+  if (!exchangesColumns())
+    return TDM_OK;
+  hostParts.resize(layout.axisParts.size());
+  return download(hostParts.data(), tables.axisParts,
+                  hostParts.size() * sizeof(uint32_t));
+}
+
+tdm_status CUDAPlan::exchangeAfter(Phases phases) {
+  auto goesToRanks = [&](size_t i) {
+    return isMadeAfter(phases, i) && kernel->spansShards(kernel->reductions[i]);
+  };
+  size_t count = kernel->reductions.size(), first = 0;
+  while (first < count && !goesToRanks(first))
+    ++first;
+  if (!layout.isExchanged || first == count)
+    return TDM_OK;
+  if (tdm_status status = downloadParts())
+    return status;
+  Values values{downloaded.data(), hostTotals.data(), hostParts.data()};
+  if (tdm_status status = exchangeParts(phases, values))
+    return status;
+  FloatEnvironment environment;
+  for (size_t i = first; i < count; ++i)
+    for (int64_t tensor = 0; goesToRanks(i) && tensor < tensors.size();
+         ++tensor)
+      if (isExchanged(i, tensor))
+        joinParts(i, tensor, values);
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::writeTotals(uint32_t phase) {
+  size_t count = kernel->reductions.size(), bytes = hostTotals.size() * 4;
+  auto isOfPhase = [&](const Reduction &reduction) {
+    return reduction.phase == phase && !reduction.isWithinMatrix() &&
+           kernel->spansShards(reduction);
+  };
+  const auto &all = kernel->reductions;
+  if (!layout.isExchanged || std::none_of(all.begin(), all.end(), isOfPhase))
+    return TDM_OK;
+  std::vector<uint32_t> merged(layout.numTotals);
+  if (tdm_status status = download(merged.data(), tables.totals, bytes))
+    return status;
+  for (size_t i = 0; i < merged.size(); ++i)
+    if (isOfPhase(all[i % count]) && isExchanged(i % count, i / count))
+      merged[i] = hostTotals[i];
+  return write(tables.totals, merged.data(), bytes);
+}
+
+tdm_status CUDAPlan::writeColumns(uint32_t phase) {
+  for (size_t i = 0; exchangesColumns() && i < kernel->reductions.size(); ++i) {
+    const Reduction &reduction = kernel->reductions[i];
+    if (reduction.phase != phase || reduction.scope != TDM_SCOPE_COLUMN)
+      continue;
+    for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      if (!isExchanged(i, tensor) || !tensors.elements(tensor))
+        continue;
+      uint32_t *from = layout.axisParts.resultsOf(tensor, i, hostParts.data());
+      Address to = tables.axisParts + (from - hostParts.data()) * 4;
+      if (tdm_status status = write(to, from, tensors.columns(tensor) * 4))
+        return status;
+    }
+  }
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
 // Launches
 //===----------------------------------------------------------------------===//
 
@@ -333,6 +421,11 @@ tdm_status CUDAPlan::prepareFlags(const tdm_async_args &args, Launch &launch) {
 
 tdm_status CUDAPlan::checkCapture(const tdm_async_args &args,
                                   bool isCapturing) const {
+  if (isCapturing && layout.isExchanged)
+    return kernel->fail(TDM_INVALID_STATE)
+           << "the stream is being captured, but tensors are sharded, and the "
+           << "host exchanges between ranks what the kernel reduces; launch it "
+           << "outside of the graph";
   bool hasArguments = !kernel->hypers.empty() || !kernel->integers.empty();
   if (isCapturing && hasArguments && usedRows() && !args.on_device)
     return kernel->fail(TDM_INVALID_STATE)
@@ -352,6 +445,8 @@ tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
   int64_t rows = args.on_device && areGiven ? 0 : args.rows;
   if (tdm_status status =
           kernel->checkArguments(args.hypers, args.integers, rows))
+    return status;
+  if (tdm_status status = checkExchange())
     return status;
   return checkRows(args.rows);
 }
@@ -417,6 +512,10 @@ tdm_status CUDAPlan::launch(const double *hypers, const int64_t *integers,
 
 tdm_status CUDAPlan::download(void *to, Address from, size_t bytes) {
   return device->copy(to, reinterpret_cast<const void *>(from), bytes);
+}
+
+tdm_status CUDAPlan::write(Address to, const void *from, size_t bytes) {
+  return device->copy(reinterpret_cast<void *>(to), from, bytes);
 }
 
 tdm_status CUDAPlan::readFlags(uint32_t &flags) {

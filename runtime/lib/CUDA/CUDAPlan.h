@@ -85,6 +85,14 @@ private:
   tdm_status runPrologue(const tdm_async_args &args, Launch launch);
   /// Runs phases that are one launch.
   tdm_status runPhases(Phases phases, Launch launch);
+  /// Has ranks exchange what phases have left, which waits for the device.
+  tdm_status exchangeAfter(Phases phases);
+  bool exchangesColumns() const;
+  tdm_status downloadParts();
+  /// Writes what has come of the exchange over what the kernels of totals have
+  /// made of this rank's shards: for each tensor, or for each column.
+  tdm_status writeTotals(uint32_t phase);
+  tdm_status writeColumns(uint32_t phase);
   /// Makes the totals of a phase's reductions, but those of rows that are
   /// known.
   tdm_status runTotals(uint32_t phase, bool areRowsKnown, Launch launch);
@@ -95,6 +103,7 @@ private:
   tdm_status run(const Part &part, int64_t blocks, int64_t count,
                  Address chunks, Launch launch);
   tdm_status download(void *to, Address from, size_t bytes);
+  tdm_status write(Address to, const void *from, size_t bytes);
 
   const Code &code;
   const std::shared_ptr<const CUDADevice> device;
@@ -107,6 +116,8 @@ private:
   /// Where the latest launch leaves its flags and parts.
   Address latestFlags = 0, latestWorkspace = 0;
   std::vector<uint64_t> downloaded;
+  /// The totals and parts of sharded tensors' reductions.
+  std::vector<uint32_t> hostTotals, hostParts;
   StagingBuffers staging;
   ArgumentRing arguments;
 };

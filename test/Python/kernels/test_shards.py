@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import tandem
+from support.fake_gpu import open_gpu
 from support.kernels import STRATEGY_PATH, assert_same, integers_of, strategy_text
 from tandem._kernel import Granularity, RoleKind
 
@@ -26,29 +27,76 @@ TYPES = {"bf16": np.uint16, "f16": np.uint16, "f32": np.float32, "i8": np.int8,
 SHAPES = ((64, 96), (40, 256), (7, 1), (1, 300), (13, 130), (1, 8192), (256, 64))
 
 
-class Ranks:
-    """Threads that add up words, as the runtime asks of ranks."""
+class Group:
+    """Threads that add up words, as the runtime asks of a group of ranks."""
 
     def __init__(self, count):
         self.count, self.parts = count, [None] * count
         self.words = 0
         self._barrier = threading.Barrier(count, timeout=60)
 
+    def add_up(self, number, view):
+        words = np.frombuffer(view, np.uint32)
+        self.parts[number] = words.copy()
+        self._barrier.wait()
+        total = np.sum(self.parts, axis=0, dtype=np.uint32)
+        self._barrier.wait()
+        words[:] = total
+        self.words = len(words)
+
+
+class Ranks:
+    """Ranks of one group."""
+
+    def __init__(self, count):
+        self.count, self._group = count, Group(count)
+
+    @property
+    def words(self):
+        return self._group.words
+
+    def shards_of(self, tensor):
+        """The number of a tensor's shards."""
+        return self.count
+
+    def place_of(self, tensor, rank):
+        """The number of a rank's shard of a tensor, and that of the group."""
+        return rank, 0
+
     def exchange(self, rank):
-        def add_up(view):
-            words = np.frombuffer(view, np.uint32)
-            self.parts[rank] = words.copy()
-            self._barrier.wait()
-            total = np.sum(self.parts, axis=0, dtype=np.uint32)
-            self._barrier.wait()
-            words[:] = total
-            self.words = len(words)
+        def add_up(group, view):
+            assert group == 0
+            self._group.add_up(rank, view)
         return add_up
 
     def run(self, work):
         """Calls work(rank) on each, and returns the results."""
         with ThreadPoolExecutor(self.count) as pool:
             return list(pool.map(work, range(self.count)))
+
+
+class Grid(Ranks):
+    """Four ranks in two rows: a tensor is spread over all, over a row's ranks or a column's."""
+
+    def __init__(self):
+        super().__init__(4)
+        self._rows, self._columns = ([Group(2), Group(2)] for _ in range(2))
+        self.called = [[] for _ in range(4)]
+
+    def shards_of(self, tensor):
+        return 2 if tensor % 3 else 4
+
+    def place_of(self, tensor, rank):
+        return (rank, rank % 2, rank // 2)[tensor % 3], (5, 2, 9)[tensor % 3]
+
+    def exchange(self, rank):
+        groups = {5: (self._group, rank), 2: (self._rows[rank // 2], rank % 2),
+                  9: (self._columns[rank % 2], rank // 2)}
+        def add_up(group, view):
+            self.called[rank].append(group)
+            ranks, number = groups[group]
+            ranks.add_up(number, view)
+        return add_up
 
 
 def make_plane(plane, shape, rng):
@@ -96,12 +144,26 @@ def starts_of(kernel, shape, count, rng):
     return [0, *sorted(inner), places]
 
 
-class Model:
-    """Tensors of a kernel, and their launches as a whole and in shards."""
+def write(place, values):
+    """Writes values into an array, which may be on a GPU."""
+    if isinstance(place, np.ndarray):
+        place[:] = values
+    else:
+        place.write(values)
 
-    def __init__(self, kernel, shapes, seed=0):
+
+def read(place):
+    return place if isinstance(place, np.ndarray) else place.read()
+
+
+class Model:
+    """Tensors of a kernel, and their launches as a whole and in shards; these run on a GPU if
+    there is one, given with the kernel for it."""
+
+    def __init__(self, kernel, shapes, seed=0, gpu=None, on_gpu=None):
         rng = np.random.default_rng(seed)
-        self.kernel, self.shapes = kernel, shapes
+        self.kernel, self.shapes, self.numbers = kernel, shapes, range(len(shapes))
+        self.gpu, self.sharded = gpu, on_gpu or kernel
         self.whole = [{p.name: make_plane(p, shape, rng) for p in kernel.planes}
                       for shape in shapes]
         self.grads = [{p.name: [make_plane(p, shape, rng) for _ in range(2)]
@@ -115,7 +177,13 @@ class Model:
         plan.launch([values], [integers], threads=threads)
 
     def pointers(self, arrays):
-        return [[planes[p.name].ctypes.data for p in self.kernel.planes] for planes in arrays]
+        def address_of(array):
+            return array.ctypes.data if isinstance(array, np.ndarray) else array.address
+        return [[address_of(planes[p.name]) for p in self.kernel.planes] for planes in arrays]
+
+    def placed(self, arrays):
+        """Copies where shards are launched."""
+        return arrays if self.gpu is None else [self.gpu.arrays(planes) for planes in arrays]
 
     def run_whole(self, metrics):
         arrays = [{n: p.copy() for n, p in planes.items()} for planes in self.whole]
@@ -130,52 +198,58 @@ class Model:
         return arrays, sums
 
     def run_rank(self, ranks, rank, starts, metrics):
-        shards = [(begins[rank], begins[rank + 1]) for begins in starts]
+        places = [ranks.place_of(number, rank) for number in self.numbers]
+        shards = [(begins[at], begins[at + 1]) for begins, (at, _) in zip(starts, places)]
         by_name = {p.name: p for p in self.kernel.planes}
 
         def part(name, array, i):
             return cut_plane(by_name[name], array, self.shapes[i], *shards[i])
 
-        arrays = [{n: part(n, p, i) for n, p in planes.items()}
-                  for i, planes in enumerate(self.whole)]
+        arrays = self.placed([{n: part(n, p, i) for n, p in planes.items()}
+                              for i, planes in enumerate(self.whole)])
         sizes, firsts, shardings = [], [], []
-        for shape, begins, (first, end) in zip(self.shapes, starts, shards):
+        for shape, begins, (first, end), (at, group) in zip(self.shapes, starts, shards, places):
             unit = 1 if shape[0] == 1 else shape[1]
             # Frameworks give an empty shard no columns.
             sizes.append((1, end - first) if shape[0] == 1 or first == end
                          else (end - first, shape[1]))
             firsts.append(first * unit)
-            shardings.append((shape[1], rank, [b * unit for b in begins]))
-        plan, sums = tandem.Plan(self.kernel), []
+            shardings.append((shape[1], at, [b * unit for b in begins], group))
+        plan, sums = tandem.Plan(self.sharded, self.gpu and self.gpu.device), []
         plan.set_exchange(ranks.exchange(rank))
         for step in range(2):
             for i, (planes, grads) in enumerate(zip(arrays, self.grads)):
                 for name, values in grads.items():
-                    planes[name][:] = part(name, values[step], i)
+                    write(planes[name], part(name, values[step], i))
             plan.update(sizes, self.pointers(arrays), firsts=firsts, shardings=shardings)
             self.launch(plan, step, 1 + rank % 2)
             sums.append(plan.metrics() if metrics else None)
-        return arrays, sums
+        return [{n: read(p) for n, p in planes.items()} for planes in arrays], sums
 
     def check(self, count, seed, metrics=False):
+        self.check_ranks(Ranks(count), seed, metrics)
+
+    def check_ranks(self, ranks, seed, metrics=False):
         rng = random.Random(seed)
-        starts = [starts_of(self.kernel, shape, count, rng) for shape in self.shapes]
+        starts = [starts_of(self.kernel, shape, ranks.shards_of(i), rng)
+                  for i, shape in enumerate(self.shapes)]
         kept = [i for i, s in enumerate(starts) if s is not None]
         self.shapes = [self.shapes[i] for i in kept]
         self.whole, self.grads = [self.whole[i] for i in kept], [self.grads[i] for i in kept]
+        self.numbers = kept
         starts = [starts[i] for i in kept]
         want, want_sums = self.run_whole(metrics)
-        ranks = Ranks(count)
         got = ranks.run(lambda rank: self.run_rank(ranks, rank, starts, metrics))
         for rank, (arrays, sums) in enumerate(got):
             assert sums == want_sums
             for i, planes in enumerate(arrays):
+                at, _ = ranks.place_of(self.numbers[i], rank)
                 cut = {p.name: cut_plane(p, want[i][p.name], self.shapes[i],
-                                         starts[i][rank], starts[i][rank + 1])
+                                         starts[i][at], starts[i][at + 1])
                        for p in self.kernel.planes}
                 bits = {n: a.view(f"u{a.itemsize}") for n, a in cut.items()}
                 assert_same({n: a.view(f"u{a.itemsize}") for n, a in planes.items()}, bits,
-                            f"rank {rank} of {count}, {self.shapes[i]} at {starts[i]}")
+                            f"rank {rank} of {ranks.count}, {self.shapes[i]} at {starts[i]}")
 
 
 #: Sums over the model and tensors, rows and columns; scales of each kind.
@@ -215,6 +289,50 @@ def test_scales_of_every_kind(name, graph, ranks, tmp_path):
     kernel = tandem.compile(graph, name, path=[tmp_path])
     for seed in range(3):
         Model(kernel, [(128, 96), (96, 33), (200, 64)], seed).check(ranks, seed)
+
+
+@pytest.mark.parametrize("graph, strategy", CASES)
+def test_several_groups_of_ranks(graph, strategy):
+    """Tensors that are spread over different groups, in one launch: sums over all of them too."""
+    kernel = tandem.compile(graph, strategy, path=[STRATEGY_PATH])
+    shapes = [s for s in SHAPES if s[0] > 1 or graph != "adafactor"]
+    for seed in range(3):
+        grid = Grid()
+        Model(kernel, shapes, seed).check_ranks(grid, seed)
+        for called in grid.called:
+            rounds = [called[i:i + 3] for i in range(0, len(called), 3)]
+            reduces = any(kernel.reductions)
+            assert all(each == [2, 5, 9] for each in rounds) and bool(rounds) == reduces
+
+
+def test_metrics_of_several_groups():
+    kernel = tandem.compile("adamw_clip", "collage-plus", metrics=True)
+    for seed in range(3):
+        Model(kernel, SHAPES, seed).check_ranks(Grid(), seed, metrics=True)
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return open_gpu()
+
+
+@pytest.mark.parametrize("graph, strategy", CASES)
+def test_on_a_gpu(graph, strategy, gpu):
+    """The host exchanges between the phases of a GPU's launch."""
+    kernel, on_gpu = (tandem.compile(graph, strategy, target, path=[STRATEGY_PATH])
+                      for target in ("cpu", "sm_90"))
+    shapes = [s for s in [(13, 40), (1, 300), (40, 9)]
+              if s[0] > 1 or graph != "adafactor"]
+    Model(kernel, shapes, 3, gpu, on_gpu).check_ranks(Ranks(3), 3)
+    Model(kernel, shapes, 4, gpu, on_gpu).check_ranks(Grid(), 4)
+    gpu.check()
+
+
+def test_metrics_on_a_gpu(gpu):
+    kernel, on_gpu = (tandem.compile("adamw_clip", "collage-plus", target, metrics=True)
+                      for target in ("cpu", "sm_90"))
+    Model(kernel, [(13, 40), (1, 300)], 3, gpu, on_gpu).check_ranks(Ranks(2), 3, metrics=True)
+    gpu.check()
 
 
 @pytest.mark.parametrize("ranks", (2, 4))
@@ -275,7 +393,7 @@ def test_what_the_exchange_raises():
     model, plan, update = plan_of()
     update()
 
-    def fail(_):
+    def fail(group, words):
         raise TimeoutError("rank 1 is gone")
 
     plan.set_exchange(fail)

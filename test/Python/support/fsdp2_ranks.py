@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model
                                                      set_model_state_dict,
                                                      set_optimizer_state_dict)
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import (DTensor, Replicate, Shard, distribute_tensor,
+from torch.distributed.tensor import (DeviceMesh, DTensor, Replicate, Shard, distribute_tensor,
                                       init_device_mesh)
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
@@ -201,9 +201,54 @@ def tensor_parallel_model():
 
 
 def tensor_parallel():
-    names = ("collage-plus", "flash", "coat", "random bits", "max_norm")
+    names = ("collage-plus", "flash", "coat", "random bits", "max_norm", "max_norm, scales",
+             "scales of tensors", "metrics", "LAMB", "Adafactor", "Adafactor, scales")
     return {name: outcome(tensor_parallel_model, CASES[name][0], **CASES[name][1])
             for name in names}
+
+
+def meshes_disagree():
+    """The last rank has another rate, then a NaN in its part of a matrix that both dimensions of a
+    mesh divide: the error, whether the second step was skipped, and whether weights stayed."""
+    model = tensor_parallel_model()
+    optimizer = optimizer_of(model.parameters(), "collage-plus", max_norm=1.0, skip_nonfinite=True)
+    backward(model, 0)
+    before = [gather(param).clone() for param in model.parameters()]
+    is_last = dist.get_rank() == dist.get_world_size() - 1
+    optimizer.param_groups[0]["lr"] = 0.5 if is_last else 0.01
+    error = error_text(optimizer.step)
+    optimizer.param_groups[0]["lr"] = 0.01
+    if is_last:
+        model.last.weight.grad._local_tensor[0, 0] = torch.nan
+    optimizer.step()
+    return [error, optimizer.skipped,
+            all(torch.equal(gather(p), old) for p, old in zip(model.parameters(), before))]
+
+
+def groups_made():
+    """The process groups that a step makes of a parameter that both dimensions of a mesh divide:
+    none where ranks have nothing to tell each other, as some may take no such step."""
+    mesh, found = init_device_mesh("cpu", (2, dist.get_world_size() // 2)), []
+    made, dist.new_group = dist.new_group, lambda *args, **options: (
+        found.append(1), made(*args, **options))[1]
+    counts = []
+    try:
+        for options in ({}, {"max_norm": 1.0}):
+            value = torch.ones(24, 3).bfloat16()
+            param = torch.nn.Parameter(distribute_tensor(value, mesh, [Shard(0), Shard(0)]))
+            param.grad = param.detach().clone()
+            optimizer_of([param], "collage-plus", **options).step()
+            counts.append(len(found))
+    finally:
+        dist.new_group = made
+    return counts
+
+
+def outside():
+    """A parameter whose mesh only the first rank is in."""
+    value = torch.ones(4, 3).bfloat16()
+    param = torch.nn.Parameter(distribute_tensor(value, DeviceMesh("cpu", [0]), [Shard(0)]))
+    return error_text(lambda: optimizer_of([param], "collage-plus", max_norm=1.0))
 
 
 #===----------------------------------------------------------------------===#
@@ -357,6 +402,26 @@ def convert():
     return found
 
 
+def gradient_scales():
+    """Gradients with an element that is stored in other bits under the scale of a rank's rows than
+    under that of the tensor. The seeds are those of 60 that show it on two ranks."""
+    found, mesh = [], init_device_mesh("cpu", (dist.get_world_size(),))
+    for seed in (39, 51, 58):
+        generator = torch.Generator().manual_seed(seed)
+        value = torch.randn(62, 40, generator=generator).bfloat16()
+        want, param = (torch.nn.Parameter(tensor) for tensor in (
+            value.clone(), distribute_tensor(value, mesh, [Shard(0)])))
+        options = {"max_norm": 1.0} if seed % 2 else {}
+        pair = [optimizer_of([p], "fp8-lm", min_8bit_size=0, **options) for p in (want, param)]
+        for _ in range(2):
+            want.grad = torch.randn(62, 40, generator=generator).bfloat16()
+            param.grad = distribute_tensor(want.grad, mesh, [Shard(0)])
+            for optimizer in pair:
+                optimizer.step()
+        found += _planes_that_differ(pair[1].state[param], pair[0].state[want])
+    return found
+
+
 def joined_rows():
     """Strategies that change, of a parameter whose rows are shorter than a group, so that
     several share scales."""
@@ -493,29 +558,37 @@ def resume():
 STRATEGIES = ("collage-plus", "coat", "bf16-stochastic", "fp8-lm", "flash", "adam8bit")
 
 
-def _random_mesh(rng):
+def _random_meshes(rng):
+    """A mesh of all ranks, or that and others: its dimensions, each by itself, and one of another
+    shape."""
     size = dist.get_world_size()
     shapes = [(size,)] + [(n, size // n) for n in range(2, size) if size % n == 0]
     shape = rng.choice(shapes)
-    return init_device_mesh("cpu", shape, mesh_dim_names=("a", "b")[:len(shape)])
+    names = ("a", "b")[:len(shape)]
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    if rng.random() < 0.5:
+        return [mesh]
+    return [mesh, *(mesh[name] for name in names), init_device_mesh("cpu", (1, size))]
 
 
 def _random_run(seed):
     """A step or two of random parameters, spread at random: what differs from one process, or
     why it is refused."""
     rng = random.Random(seed)
-    mesh = _random_mesh(rng)
+    meshes = _random_meshes(rng)
     strategy = rng.choice(STRATEGIES)
     options = {"min_8bit_size": rng.choice((0, 4096))}
     if rng.random() < 0.5:
         options["max_norm"] = 1.0
     generator = torch.Generator().manual_seed(seed)
     params, wholes = [], []
-    placements = [rng.choice((Shard(0), Shard(0), Replicate())) for _ in range(mesh.ndim)]
-    if rng.random() < 0.2:
-        placements[-1] = Shard(1)
+    columns = rng.random() < 0.2
     for _ in range(rng.randint(1, 4)):
-        matrix = rng.random() < 0.7 or Shard(1) in placements
+        mesh = rng.choice(meshes)
+        placements = [rng.choice((Shard(0), Shard(0), Replicate())) for _ in range(mesh.ndim)]
+        if columns:
+            placements[-1] = Shard(1)
+        matrix = rng.random() < 0.7 or columns
         rows = rng.choice((1, 2, rng.randint(1, 70)))
         shape = (rows, rng.choice((7, 16, 40, 128, 300))) if matrix else (
             rng.choice((1, rng.randint(1, 600))),)
@@ -530,7 +603,7 @@ def _random_run(seed):
     for _ in range(2):
         for param, whole in zip(params, wholes):
             whole.grad = torch.randn(whole.shape, generator=generator).bfloat16()
-            param.grad = distribute_tensor(whole.grad, mesh, placements)
+            param.grad = distribute_tensor(whole.grad, param.device_mesh, param.placements)
         optimizer.step()
         reference.step()
     return [i for i, (param, whole) in enumerate(zip(params, wholes))
@@ -637,10 +710,12 @@ def disagree():
 
 
 def no_gradient():
-    """One rank without a gradient: an error on all where a step gathers the parameter; where
-    each rank updates its rows by itself, that rank's stay."""
+    """One rank without a gradient: an error on all where a step gathers the parameter, or where
+    ranks encode it under one scale; where each rank updates its rows by itself, that rank's
+    stay."""
     found = {}
-    for name, strategy in (("gathered", "fp8-collage-plus"), ("by itself", "collage-plus")):
+    for name, strategy in (("gathered", "fp8-collage-plus"), ("encoded", "fp8-lm"),
+                           ("by itself", "collage-plus")):
         model = sharded()
         optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
         backward(model, 0)

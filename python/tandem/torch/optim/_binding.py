@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from operator import itemgetter
 
 import torch
@@ -33,8 +34,8 @@ class ParamBinding:
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
         "first", "gathers", "group", "index", "key", "label", "binding", "like", "local", "numel",
-        "ordered", "param", "planes", "pointers", "shape", "shard", "sharding", "size", "state",
-        "strides",
+        "ordered", "param", "planes", "pointers", "shape", "shard", "sharding", "size",
+        "spec", "state", "strides",
     )
 
     def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
@@ -46,7 +47,8 @@ class ParamBinding:
         self.group = group
         self.param, self.state = param, state
         #: The division of a DTensor among ranks, and this rank's piece; all of a plain tensor.
-        self.shard, self.local = shard_of(param), (param := local_of(param))
+        self.shard, self.spec = shard_of(param), getattr(param, "_spec", None)
+        self.local = param = local_of(param)
         #: The number of its first element, and how the kernel takes it for a shard.
         self.first, self.sharding = binding.place_of(self.shard)
         #: Whether each rank updates all of the parameter, and takes its piece.
@@ -83,20 +85,22 @@ class ParamBinding:
         if counts and binding.step:
             names.append(binding.step)
         replay.add(self.param, self.state, launch, tensor,
-                   [(name, self.state[name].data_ptr()) for name in names],
+                   [(name, local_of(self.state[name]).data_ptr()) for name in names],
                    self.param.grad)
 
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter has its memory, type and layout as when it was bound. The
         caller has checked its state."""
-        is_same, param = param is self.param, local_of(param)
+        if param is not self.param or (getattr(param, "_spec", None) is not self.spec
+                                       and shard_of(param) != self.shard):
+            return False
+        param = local_of(param)
         if param.shape != self.shape:
             return False
         if self.address is None:
-            return is_same and is_placeholder(param) and param.dtype is self.dtype
+            return is_placeholder(param) and param.dtype is self.dtype
         return (
-            is_same
-            and param.data_ptr() == self.address
+            param.data_ptr() == self.address
             and param.dtype is self.dtype
             and (param.is_contiguous() if self.contiguous
                  else param.stride() == self.strides)
@@ -179,6 +183,9 @@ class KernelBinding(ParamPlanes):
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
         #: Adds up over ranks what the step reduces, if they share its parameters.
         self.exchange: Exchange | None = None
+        self.shardings: list[Sharding | None] = []
+        #: The part of a launch that ranks compare besides scalars.
+        self._launched = ""
         self._bound: tuple = ()
         self._probe: Plan | None = None
         self.clear()
@@ -194,6 +201,8 @@ class KernelBinding(ParamPlanes):
         #: Counts of steps in a GPU's memory, by what stands for them in rows.
         self.counters: dict[int, torch.Tensor] = {}
         self._params: list[torch.Tensor] | None = None
+        #: The gradients that the step has to encode, by the types that they are read in.
+        self._enlisted: dict[torch.dtype, list[tuple]] = {}
 
     @property
     def params(self) -> list[torch.Tensor]:
@@ -271,7 +280,8 @@ class KernelBinding(ParamPlanes):
                 or self.gathers(shard)):
             return 0, None
         _, columns = self.size_of(torch.empty(shard.shape, device="meta"))
-        return shard.first, (columns, shard.index, (*shard.starts, shard.shape.numel()))
+        return shard.first, Sharding(columns, shard.index,
+                                     (*shard.starts, shard.shape.numel()))
 
     def _spread(self, state: Mapping, param: torch.Tensor) -> dict:
         """A state's planes as the parameter is spread over ranks: DTensors if it is one, with
@@ -337,7 +347,7 @@ class KernelBinding(ParamPlanes):
             for name, plane in self.state_planes.items()
         }
         if self.hidden:
-            self.encode_weight(param, planes)
+            self.encode_weight(whole, planes)
         for plane in () if self.hidden else self.weight_planes:
             if plane.bits > self.visible.bits:
                 planes[plane.name].copy_(param)
@@ -345,10 +355,10 @@ class KernelBinding(ParamPlanes):
 
     def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
         """Writes a parameter's value into the planes of its state."""
-        param, state = self.updated(param), local_state(state)
+        shard, param, state = shard_of(param), self.updated(param), local_state(state)
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
         self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
-                     self.weight_storage, self.weight_planes)
+                     self.weight_storage, self.weight_planes, shards=[shard])
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
@@ -362,20 +372,47 @@ class KernelBinding(ParamPlanes):
                      threads)
         return weights
 
-    def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
-                    planes: list[torch.Tensor] | None,
-                    state: Mapping | None) -> list[torch.Tensor]:
-        """The planes of a gradient but those in the state, or those given, to which it
-        has been added."""
-        dtype = grad.dtype if grad.dtype in WORKING else torch.float32
-        adds = planes is not None
-        if not adds:
-            planes = [self.empty(plane, like) for plane in self.grad_planes
-                      if not plane.persistent]
-        self.convert([laid_out(grad, like, dtype)], _plain(dtype),
-                     [self.with_persistent(planes, state)], self.grad_storage,
-                     self.grad_planes, adds=adds, fresh=False)
+    def empty_grad(self, like: torch.Tensor) -> list[torch.Tensor]:
+        """Memory for the planes of a gradient but those in the state."""
+        return [self.empty(plane, like) for plane in self.grad_planes if not plane.persistent]
+
+    def encode_grads(self, grads: Sequence[torch.Tensor], likes: Sequence[torch.Tensor],
+                     planes: Sequence[list[torch.Tensor]], states: Sequence[Mapping | None],
+                     shards: Sequence[Shard | None] = (), adds: bool = False) -> None:
+        """Writes gradients of one type into planes, or adds them to what is there.
+
+        Args:
+            planes: those of each gradient but those in its state.
+            shards: how the parameters are spread over ranks, which encode all of them
+                together.
+        """
+        dtype = _encoded_from(grads[0])
+        self.convert([laid_out(grad, like, dtype) for grad, like in zip(grads, likes)],
+                     _plain(dtype), list(map(self.with_persistent, planes, states)),
+                     self.grad_storage, self.grad_planes, adds=adds, fresh=False,
+                     shards=shards)
+
+    def enlist_grad(self, bound: ParamBinding, grad: torch.Tensor) -> list[torch.Tensor]:
+        """The planes that :meth:`encode_enlisted` writes a gradient into."""
+        check_grad(grad, bound.like, lambda: bound.label)
+        planes = self.empty_grad(bound.like)
+        self._enlisted.setdefault(_encoded_from(grad), []).append(
+            (grad, bound.like, planes, bound.state, bound.shard))
         return planes
+
+    def encode_enlisted(self) -> None:
+        """Encodes the gradients of a step in one launch for each type."""
+        for listed in self._enlisted.values():
+            self.encode_grads(*zip(*listed))
+        self._enlisted = {}
+
+    def asks_ranks(self, shard: Shard) -> bool:
+        """Whether ranks do something together with a DTensor before they compare steps: they
+        gather it, or encode it under a scale for the tensor."""
+        encoded = [*(self.grad_planes if self.encodes else ()),
+                   *(self.weight_planes if self.hidden else ())]
+        return self.gathers(shard) or (
+            self.place_of(shard)[1] is not None and any(map(is_shared, encoded)))
 
     def with_persistent(self, planes: Sequence[torch.Tensor],
                   state: Mapping | None) -> list[torch.Tensor]:
@@ -393,9 +430,16 @@ class KernelBinding(ParamPlanes):
         return grad
 
     def convert(self, sources: Sequence, source: str, targets: Sequence, target: str,
-                planes: Sequence[Plane], threads: int = 0, **options) -> None:
-        """:func:`convert` of the binding's tensors, which are where its kernel runs."""
+                planes: Sequence[Plane], threads: int = 0,
+                shards: Sequence[Shard | None] = (), **options) -> None:
+        """:func:`convert` of the binding's tensors, which are where its kernel runs; `shards`
+        says how targets are spread over ranks, which convert together what has one scale."""
         options.setdefault("matrix", self.kernel.is_matrix)
+        if any(map(is_shared, planes)):
+            places = [self.place_of(shard) for shard in shards]
+            groups, shardings = _grouped(shards, [sharding for _, sharding in places])
+            options |= {"exchange": Exchange(groups, self.device) if groups else None,
+                        "places": [(first, own) for (first, _), own in zip(places, shardings)]}
         convert(sources, source, targets, target, planes, threads, executor=self.executor,
                 group=self.group, **options)
 
@@ -532,33 +576,27 @@ class KernelBinding(ParamPlanes):
                 state |= {p.name: tensor for p, tensor in zip(planes, made)}
         return state
 
-    @property
-    def is_spread(self) -> bool:
-        """Whether any parameter of the step is a DTensor."""
-        return any(bound.shard is not None for bound in self.bound_params)
-
-    def _connect(self) -> Exchange | None:
-        """The exchange of the step's reductions with the ranks that share its parameters; None
-        where they have nothing to tell each other."""
-        spread = [bound for bound in self.bound_params if bound.sharding is not None]
-        if not spread or not (self.kernel.reductions or self.kernel.measures or self.check):
-            return None
-        group = spread[0].shard.group
-        for bound in spread:
-            if bound.shard.group is not group:
-                raise ValueError(
-                    f"{self.kernel.name} reduces parameters over ranks in one launch, but "
-                    f"{spread[0].label} and {bound.label} are on different device meshes; "
-                    "shard all of them over one, or give each mesh an optimizer")
-        return self.exchange if self.exchange and self.exchange.group is group else Exchange(group)
+    def _connect(self) -> None:
+        """Finds the shards of the step's parameters, by the groups of ranks that have them, and
+        the exchange of reductions between these; None where they have nothing to tell each
+        other."""
+        self.exchange, shards = None, [bound.shard for bound in self.bound_params]
+        self.shardings = [bound.sharding for bound in self.bound_params]
+        if not (self.kernel.reductions or self.kernel.measures or self.check):
+            return
+        groups, self.shardings = _grouped(shards, self.shardings)
+        if groups:
+            self.exchange = Exchange(groups, self.device)
+            self._launched = repr([
+                (bound.index, row, (bound.shard.shape, str(bound.shard)) if bound.shard
+                 else bound.shape, sharding and (sharding.starts, sharding.group))
+                for bound, row, sharding in zip(self.bound_params, self.rows, self.shardings)])
 
     def check_ranks(self, scalars: object) -> None:
         """Refuses a step in which ranks that reduce together disagree, on all of them."""
         if self.exchange:
-            self.exchange.check(self.kernel.name, (
-                self.kernel.name, self.kernel.strategy, self.rows, scalars,
-                [(bound.index, bound.shard and bound.shard.shape, bound.shard or bound.shape,
-                  bound.sharding and bound.sharding[2]) for bound in self.bound_params]))
+            self.exchange.check(self.kernel.name, (self.kernel.name, self.kernel.strategy,
+                                                   self._launched, scalars))
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
@@ -567,13 +605,13 @@ class KernelBinding(ParamPlanes):
             return
         self._bound = ()
         pointers = self._pointers(staged)
-        self.exchange = self._connect()
+        self._connect()
         self.plan.set_exchange(self.exchange)
         self.plan.update(
             [bound.size for bound in self.bound_params], pointers, rows=self.rows,
             keys=[bound.key for bound in self.bound_params],
             firsts=[bound.first for bound in self.bound_params],
-            shardings=[bound.sharding for bound in self.bound_params],
+            shardings=self.shardings,
         )
         if self.check:
             self.check.update([bound.size for bound in self.bound_params], pointers)
@@ -596,9 +634,10 @@ class KernelBinding(ParamPlanes):
         shapes = [bound.size for bound in self.bound_params]
         replay.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
+            [bound.first for bound in self.bound_params],
             [bound.key for bound in self.bound_params], self.rows,
             [address for addresses in self._pointers({}) for address in addresses],
-            self._grads_at[0])
+            self.shardings, self._grads_at[0])
 
     def repeat(self, replay: _tandem.ReplayCache, number: int, on_device: bool) -> None:
         """Takes over what has changed since the last step: gradients, and counts that
@@ -672,22 +711,42 @@ def _plane_of(dtype: torch.dtype) -> Plane:
     return Plane(type=WORKING[dtype], bits=dtype.itemsize * 8)
 
 
+def _encoded_from(grad: torch.Tensor) -> torch.dtype:
+    """The type that a gradient is encoded from."""
+    return grad.dtype if grad.dtype in WORKING else torch.float32
+
+
+def _grouped(shards: Sequence[Shard | None], shardings: Sequence[Sharding | None],
+             ) -> tuple[list, list[Sharding | None]]:
+    """The process groups that tensors are spread over, and the shardings with the numbers of
+    these. All ranks find them in the same order, that of the tensors."""
+    groups: dict = {}
+    numbered = [
+        sharding and sharding._replace(group=groups.setdefault(shard.group, len(groups)))
+        for shard, sharding in zip(shards, shardings)]
+    return [*groups], numbered
+
+
 def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],
-               size_of: Callable[[torch.Tensor], int | tuple[int, int]]) -> Tensor:
+               size_of: Callable[[torch.Tensor], int | tuple[int, int]],
+               place: tuple[int, Sharding | None] = (0, None)) -> Tensor:
     planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
-    return Tensor(size_of(planes[0]), [plane.data_ptr() for plane in planes])
+    return Tensor(size_of(planes[0]), [plane.data_ptr() for plane in planes], *place)
 
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
             fresh: bool = True, matrix: bool = False, floor: bool = False,
-            has_rows: bool = True, group: int = 1, executor: Executor = CPU) -> None:
+            has_rows: bool = True, group: int = 1, executor: Executor = CPU,
+            places: Sequence[tuple[int, Sharding | None]] = (),
+            exchange: Exchange | None = None) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
     for each element. `matrix` says whether the tensors are of a graph of matrices, `floor`
     whether targets are second moments, `has_rows` whether groups begin anew in each row,
-    and `group` up to what length rows are joined. All tensors are on one device.
+    and `group` up to what length rows are joined. All tensors are on one device. Of shards,
+    `places` has the first elements and the shardings, and `exchange` connects the ranks.
     """
     def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
         if matrix:
@@ -696,5 +755,6 @@ def convert(sources: Sequence, source: str, targets: Sequence, target: str,
 
     conversion(source, target, adds, fresh, matrix, floor, executor.target).run(
         [_in_memory(t, size_of) for t in sources],
-        [_in_memory(t, size_of) for t in targets], planes,
-         threads or torch.get_num_threads(), executor)
+        [_in_memory(t, size_of, place)
+         for t, place in zip(targets, places or repeat((0, None)))], planes,
+        threads or torch.get_num_threads(), executor, exchange)

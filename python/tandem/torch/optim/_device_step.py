@@ -118,6 +118,9 @@ class DeviceStep:
                 binding.check.launch_async(binding.executor.stream,
                                            _address(skips.get(binding.executor)), flags.data_ptr())
                 skips[binding.executor] = flags[:1]
+        for binding in bindings:
+            if binding.exchange and binding.executor in skips:
+                _agree(binding, skips[binding.executor])
         if len(executors) > 1 and any(binding.check for binding in bindings):
             _share(executors, skips)
         return skips
@@ -137,10 +140,18 @@ class DeviceStep:
 def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
     """Refuses what a launch on the CPU would, of numbers that the host knows."""
     for binding in bindings:
+        if binding.exchange and binding.executor.is_capturing:
+            raise RuntimeError(
+                f"{binding.kernel.name} reduces parameters over ranks, which the host exchanges "
+                "between launches, so that no CUDA graph can have the step; take it outside of "
+                "the graph")
         rows = [_scalars(optimizer, binding, row[0]) for row in binding.table]
         if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
             with optimizer._explained(binding):
                 binding.check_scalars(rows, [binding.integers(1, 0)] * len(rows))
+    for binding in bindings:
+        binding.check_ranks([[None if isinstance(value, torch.Tensor) else value for value
+                              in _scalars(optimizer, binding, row[0])] for row in binding.table])
 
 
 def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
@@ -156,6 +167,12 @@ def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
 
 def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
+
+
+def _agree(binding: KernelBinding, skip: torch.Tensor) -> None:
+    """Has all ranks skip what one of them skips, for which this waits."""
+    found = binding.exchange.any(bool(skip))
+    binding.executor.call(lambda: skip.fill_(found))
 
 
 def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -> None:

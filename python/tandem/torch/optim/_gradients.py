@@ -39,8 +39,10 @@ class Gradients:
             state: dict | None, label: Callable[[], str]) -> None:
         """Encodes p.grad, with what passes before it have left, and releases it."""
         check_grad(param.grad, param, label)
-        self._planes[param] = binding.encode_grad(
-            param.grad, like, self._planes.get(param), state)
+        planes = self._planes.get(param)
+        made = binding.empty_grad(like) if planes is None else planes
+        binding.encode_grads([param.grad], [like], [made], [state], adds=planes is not None)
+        self._planes[param] = made
         param.grad = None
 
     def leave(self, param: torch.Tensor) -> None:

@@ -14,10 +14,10 @@ from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import is_placeholder
-from tandem.torch._shards import local_of, shard_of
+from tandem.torch._shards import dtensor_class, local_of, shard_of
 from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _counters, _notices, _wrappers
-from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
+from tandem.torch.optim._binding import KernelBinding, ParamBinding
 
 
 class Steps:
@@ -101,11 +101,11 @@ class Steps:
         """Returns a cache that detects that only gradients change in the next step, if
         possible."""
         if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-                or any(binding.hidden or binding.encodes or binding.is_spread
-                       for binding in bindings)):
+                or self._gathered[1]  # ranks tell each other which gradients they have
+                or any(binding.hidden or binding.encodes for binding in bindings)):
             return None
         count = "" if self.capturable else bindings[0].step or ""
-        replay, places = _tandem.ReplayCache(torch.Tensor, count), {}
+        replay, places = _tandem.ReplayCache(torch.Tensor, dtensor_class(), count), {}
         for number, binding in enumerate(bindings):
             binding.watch(replay)
             places |= {bound.index: (number, at) for at, bound in enumerate(binding.bound_params)}
@@ -173,6 +173,8 @@ class Steps:
                     known = binding, step, bound.dtype
                     row = binding.row(number, step, bound.dtype)
                 binding.rows.append(row)
+        for binding in self._bindings:
+            binding.encode_enlisted()
         if has_new:
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
@@ -188,25 +190,27 @@ class Steps:
         grad = self._gradient_of(bound, number, negated, converted)
         binding, step = self._enlist(bound, grad, converted)
         binding.rows.append(binding.row(number, step, bound.dtype))
+        binding.encode_enlisted()
         return converted
 
     def _check_gathered(self) -> None:
         """Refuses, on all ranks, a step in which some have no gradient of a parameter that all
-        gather, for which the others would wait. On GPUs the process group's timeout ends that."""
+        gather or encode together, for which the others would wait. On GPUs the process group's timeout ends that."""
         if self._gathered is None or len(self._gathered[0]) != sum(
                 len(group["params"]) for group in self.param_groups):
             self._gathered = self._find_gathered()
         for group, params in self._gathered[1].items():
-            Exchange(group).check(self.kernel.name, [
+            Exchange([group]).check(self.kernel.name, [
                 (index, self._has_gradient(param)) for index, param in params])
 
     def _find_gathered(self) -> tuple[list, dict]:
-        """All parameters, and those that ranks gather, by number, for each process group."""
+        """All parameters, and those that ranks gather or encode together, by number, for each
+        process group."""
         found: dict = {}
         params = list(self._grouped())
         for index, param, group in params:
             shard = shard_of(param) if param.requires_grad and param.is_cpu else None
-            if shard is not None and self._bindings.of(param, group).gathers(shard):
+            if shard is not None and self._bindings.of(param, group).asks_ranks(shard):
                 found.setdefault(shard.group, []).append((index, param))
         return params, found
 
@@ -262,11 +266,10 @@ class Steps:
 
     @staticmethod
     def _encoded(bound: ParamBinding, grad, planes, converted: list) -> tuple[int, ...]:
-        """Returns the addresses of a gradient's planes; a gradient in p.grad is encoded
-        first."""
+        """Returns the addresses of a gradient's planes; a gradient in p.grad is yet to be
+        encoded into them."""
         if grad is not None:
-            check_grad(grad, bound.like, lambda: bound.label)
-            planes = bound.binding.encode_grad(grad, bound.like, None, bound.state)
+            planes = bound.binding.enlist_grad(bound, grad)
             converted += planes
         return tuple(plane.data_ptr() for plane in planes)
 

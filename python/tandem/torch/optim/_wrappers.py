@@ -73,6 +73,10 @@ def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bo
     if shard.is_partial:
         raise ValueError(f"{label} is a DTensor that is spread as {shard}, a sum over ranks; "
                          "redistribute it before the optimizer is created")
+    if shard.mesh.get_coordinate() is None:
+        raise ValueError(
+            f"{label} is a DTensor of a mesh that rank {torch.distributed.get_rank()} is not in; "
+            "give each rank's optimizer the parameters of meshes that the rank is in")
     reason = None if shard.is_whole else reason_for_rows(binding)
     cut = reason and cut_of(shard, binding)
     if cut and not binding.gathers(shard):

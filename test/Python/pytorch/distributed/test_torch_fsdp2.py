@@ -22,8 +22,9 @@ from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
 CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements",
-           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload", "joined_rows",
-           "flat", "copies", "no_gradient")
+           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload",
+           "joined_rows", "gradient_scales", "flat", "copies", "no_gradient",
+           "outside")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -68,15 +69,20 @@ def test_copies(two):
 
 def test_a_rank_without_a_gradient(two):
     for rank, found in enumerate(two["no_gradient"]):
-        error, kept = found["gathered"]
-        assert error.startswith("RuntimeError: ranks are about to take different steps with adamw")
-        assert len(kept) == 6
+        for error, kept in (found["gathered"], found["encoded"]):
+            assert error.startswith(
+                "RuntimeError: ranks are about to take different steps with adamw")
+            assert len(kept) == 6
         assert found["by itself"] == ["no error", ["first.bias"] * rank]
 
 
 def test_strategies_change(two):
     for rank in two["convert"]:
         assert all(problems == [] for problems in rank.values()), rank
+
+
+def test_scales_of_gradients_are_those_of_the_whole(two):
+    assert two["gradient_scales"] == [[], []]
 
 
 def test_joined_rows(two):
@@ -151,13 +157,26 @@ def test_more_ranks(tmp_path):
 
 
 def test_meshes_of_two_dimensions(tmp_path):
-    found = run_ranks(MODULE, ["hybrid", "tensor_parallel"], 4, tmp_path)
+    found = run_ranks(MODULE, ["groups_made", "hybrid", "tensor_parallel", "meshes_disagree"], 4,
+                      tmp_path)
+    assert found["groups_made"] == [[0, 1]] * 4
     for rank in found["hybrid"]:
         assert all(problems == [] for problems in rank.values()), rank
     for rank in found["tensor_parallel"]:
-        error = rank.pop("max_norm")
-        assert re.search("parameter 0 and parameter 2 are on different device meshes", error)
         assert all(problems == [] for problems in rank.values()), rank
+
+
+    for error, skipped, same in found["meshes_disagree"]:
+        assert re.match("RuntimeError: ranks are about to take different steps with adamw_clip",
+                        error)
+        assert skipped and same
+
+
+def test_a_rank_outside_of_a_mesh(two):
+    inside, other = two["outside"]
+    assert inside == "no error"
+    assert re.match("ValueError: parameter 0 is a DTensor of a mesh that rank 1 is not in; give "
+                    "each rank's optimizer the parameters of meshes that the rank is in", other)
 
 
 def test_a_rank_that_dies(tmp_path):
