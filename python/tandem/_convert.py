@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
-from tandem._kernel import (WHOLE_ROW, WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
-                            RoleKind, Rules)
+from tandem._kernel import Granularity, Kernel, Plan, Plane, RoleKind, Rules
 from tandem._storages import floats
 
 
@@ -103,7 +102,7 @@ class Conversion:
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
             planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU) -> None:
-        """Converts each source to the target beside it, of these planes."""
+        """Converts each source to the target with the same index; the planes are theirs."""
         if self.kernel is None:
             self._copy(executor, sources, targets, planes)
             return
@@ -238,7 +237,7 @@ class Stored:
         """The shape of a plane's array; groups of a matrix begin anew in each row."""
         if not self.matrix and plane.per == Granularity.ELEMENT:
             return (plane.entries(rows * columns),)
-        if not self.matrix or plane.group in (WHOLE_TENSOR, WHOLE_ROW):
+        if not self.matrix or not plane.elements_per_entry:
             return (plane.entries(columns, rows),)
         return plane.groups(columns, rows)
 
