@@ -88,7 +88,7 @@ def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, s
 
 
 def _shape(step: PassPlanes, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an output beside an input of this shape."""
+    """The shape of an output for an input of this shape."""
     return shape if step.per[role] is Granularity.ELEMENT else shape[:-1]
 
 
