@@ -74,7 +74,8 @@ void tandem::buildCPUPipeline(OpPassManager &manager,
   codes.halfConversions = options.halfConversions;
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(codes));
   addCleanup(manager, StepOp::getOperationName());
-  manager.addNestedPass<StepOp>(createTabulate());
+  manager.addNestedPass<StepOp>(
+      createTabulate(TabulateOptions{/*rows=*/true, options.lookupCost}));
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
   addCleanup(manager, StepOp::getOperationName());
   manager.addPass(createConvertTandemToCPU());

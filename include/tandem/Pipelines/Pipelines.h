@@ -39,6 +39,9 @@ struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
   Option<bool> halfConversions{
       *this, "half-conversions", llvm::cl::init(false),
       llvm::cl::desc("The CPU converts between f16 and f32")};
+  Option<unsigned> lookupCost{
+      *this, "lookup-cost", llvm::cl::init(20),
+      llvm::cl::desc("The operations that take as long as a table's lookup")};
 };
 
 /// Graph -> strategy -> one kernel -> its policy's arithmetic on planes.

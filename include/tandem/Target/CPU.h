@@ -37,18 +37,16 @@ private:
 /// Instruction sets that `isa` may name besides "native".
 std::string listISAs();
 
-/// The elements that one step of a kernel takes on an instruction set.
-int64_t getDefaultWidth(llvm::StringRef isa);
-
-/// Whether an instruction set converts between f16 and f32.
-bool hasHalfConversions(llvm::StringRef isa);
+/// Adds the passes that bring kernels to functions in the LLVM dialect for an
+/// instruction set, of `width` elements a step; 0 chooses.
+void buildCPUPipeline(OpPassManager &manager, ModuleOp kernels,
+                      llvm::StringRef isa, int64_t width);
 
 /// Registers the target "cpu", whose code stays in this process, and that of
 /// the instruction sets of `isPortableISA`.
 void registerCPUTargets();
 
-/// Brings the kernels of a module to functions in the LLVM dialect for an
-/// instruction set, of `width` elements a step; 0 chooses.
+/// Runs these passes.
 LogicalResult lowerForCPU(ModuleOp kernels, llvm::StringRef isa, int64_t width);
 
 /// Compiles a module in the LLVM dialect for this process, for an instruction

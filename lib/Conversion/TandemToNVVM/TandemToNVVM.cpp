@@ -13,6 +13,7 @@
 
 #include "KernelBuilder.h"
 #include "SharedMemory.h"
+#include "Tables.h"
 #include "WarpReduce.h"
 #include "tandem/Conversion/TandemToNVVM/Passes.h"
 
@@ -47,11 +48,11 @@ static LogicalResult verify(LaunchOp kernel) {
   if (kernel.getWidth() < 2 && !kernel.isPerTensor())
     return kernel.emitError("a GPU kernel takes at least 2 elements a thread; "
                             "run -tandem-widen first");
-  auto lookups = kernel.getBodyBlock().getOps<LookupOp>();
-  if (!lookups.empty())
-    return (*lookups.begin())
-        .emitError("'tandem.lookup' is for CPUs, whose caches hold tables; "
-                   "leave out -tandem-tabulate");
+  for (auto lookup : kernel.getBodyBlock().getOps<LookupOp>())
+    if (lookup.getIndices().size() > 1)
+      return lookup.emitError("'tandem.lookup' of two bytes is for CPUs, whose "
+                              "caches hold the table; run "
+                              "-tandem-tabulate=rows=false");
   return verifyWarps(kernel);
 }
 
@@ -93,6 +94,8 @@ struct ConvertTandemToNVVMPass
       convert(step);
       step.erase();
     }
+    for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
+      lowerLookups(function);
     if (failed(verifySharedMemory(getOperation())))
       return signalPassFailure();
   }

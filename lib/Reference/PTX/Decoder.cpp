@@ -58,9 +58,9 @@ std::optional<Register> KernelBuilder::findRegister(StringRef name) const {
   return std::nullopt;
 }
 
-std::optional<uint64_t> KernelBuilder::findShared(StringRef name) const {
-  auto found = shared->find(name);
-  if (found == shared->end())
+std::optional<uint64_t> KernelBuilder::findVariable(StringRef name) const {
+  auto found = addresses->find(name);
+  if (found == addresses->end())
     return std::nullopt;
   return found->second;
 }
@@ -232,9 +232,9 @@ bool Decoder::source(const Operand &operand, const PTXType &type, unsigned slot,
   if (operand.kind != Operand::Name)
     return fail("'" + statement.opcode + "' needs a register or a constant");
   unsigned width = type.totalWidth();
-  std::optional<uint64_t> shared = builder.findShared(operand.text);
-  if (shared && width == 64) {
-    result.slot[slot] = builder.getConstant(*shared);
+  std::optional<uint64_t> variable = builder.findVariable(operand.text);
+  if (variable && width == 64) {
+    result.slot[slot] = builder.getConstant(*variable);
     return true;
   }
   std::optional<Register> found = builder.findRegister(operand.text);
@@ -260,8 +260,8 @@ bool Decoder::address(unsigned index, unsigned slot) {
   if (written.kind != Operand::Address)
     return fail("'" + statement.opcode + "' needs an address in brackets");
   result.immediate = written.offset;
-  if (std::optional<uint64_t> shared = builder.findShared(written.text)) {
-    result.slot[slot] = builder.getConstant(*shared);
+  if (std::optional<uint64_t> variable = builder.findVariable(written.text)) {
+    result.slot[slot] = builder.getConstant(*variable);
     return true;
   }
   std::optional<Register> found = builder.findRegister(written.text);

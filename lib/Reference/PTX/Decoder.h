@@ -128,12 +128,12 @@ public:
   /// Resolves the labels. Names one that is missing in `message`.
   bool finish(std::string &message, unsigned &line);
 
-  /// The address of a variable in shared memory.
-  std::optional<uint64_t> findShared(llvm::StringRef name) const;
+  /// The address of a variable.
+  std::optional<uint64_t> findVariable(llvm::StringRef name) const;
 
   Kernel kernel;
-  /// Addresses of the module's shared variables.
-  const llvm::StringMap<uint64_t> *shared = nullptr;
+  /// Addresses of the module's variables.
+  const llvm::StringMap<uint64_t> *addresses = nullptr;
 
 private:
   struct Fixup {

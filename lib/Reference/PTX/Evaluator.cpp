@@ -74,7 +74,8 @@ namespace {
 class Launch {
 public:
   Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
-         Dim3 block, const MemoryMap &memory, uint64_t instructionLimit);
+         Dim3 block, const MemoryMap &memory, const MemoryMap &constants,
+         uint64_t instructionLimit);
 
   llvm::Error run();
   void addTo(ExecutionStatistics &statistics) const;
@@ -102,13 +103,15 @@ private:
 } // namespace
 
 Launch::Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
-               Dim3 block, const MemoryMap &memory, uint64_t instructionLimit)
+               Dim3 block, const MemoryMap &memory,
+               const MemoryMap &constants, uint64_t instructionLimit)
     : kernel(kernel), grid(grid), block(block),
       instructionLimit(instructionLimit), threads(block.count()),
       shared(kernel.sharedBytes), executed(kernel.code.size()) {
   for (auto [number, thread] : llvm::enumerate(threads)) {
     thread.params = params;
     thread.memory = &memory;
+    thread.constants = &constants;
     thread.shared = &shared;
     thread.number = number;
   }
@@ -288,7 +291,13 @@ llvm::Error PTXModule::launch(StringRef name, llvm::ArrayRef<uint64_t> params,
         "kernel '" + name + "': a launch of " + llvm::Twine(grid.count()) +
         " blocks of " + llvm::Twine(block.count()) +
         " threads; both must be positive, threads at most 1024");
-  Launch launch(*kernel, params, grid, block, memory, instructionLimit);
+  MemoryMap constants;
+  for (const auto &[name, values] : kernel->constants)
+    if (llvm::Error error = constants.addReadOnly(
+            name, values->data(), values->size() * sizeof(uint32_t)))
+      return error;
+  Launch launch(*kernel, params, grid, block, memory, constants,
+                instructionLimit);
   llvm::Error error = launch.run();
   if (statistics)
     launch.addTo(*statistics);

@@ -136,8 +136,16 @@ private:
   uint64_t interval = 1;
 };
 
+/// A variable in global memory whose values the module gives.
+struct Constants {
+  std::string name;
+  std::shared_ptr<const std::vector<uint32_t>> values;
+};
+
 struct Kernel {
   std::string name;
+  /// The module's constants.
+  std::vector<Constants> constants;
   /// Bytes of the module's shared variables.
   uint64_t sharedBytes = 0;
   std::vector<Parameter> params;
@@ -158,7 +166,10 @@ struct Thread {
   uint64_t budget = 0;
   ThreadState state = ThreadState::Running;
   llvm::ArrayRef<uint64_t> params;
+  /// The caller's buffers.
   const MemoryMap *memory = nullptr;
+  /// The module's constants.
+  const MemoryMap *constants = nullptr;
   SharedMemory *shared = nullptr;
   /// Its number within the block.
   uint32_t number = 0;

@@ -79,7 +79,7 @@ Token Lexer::next() {
       return take(Token::Bad, 1);
     return take(Token::String, end + 1);
   }
-  if (StringRef("{}[]()<>,;:+-@!|").contains(c))
+  if (StringRef("{}[]()<>,;:+-@!|=").contains(c))
     return take(Token::Punctuation, 1);
   return take(Token::Bad, 1);
 }

@@ -110,20 +110,29 @@ StringRef describe(Access access) {
   llvm_unreachable("every access is listed");
 }
 
+/// The module's constants where the address is one of theirs, else the caller's
+/// buffers. These may be registered as whole ranges of the host's memory, in
+/// which the constants lie too.
+const MemoryMap &getMemory(const Thread &t, uint64_t address) {
+  bool isConstant = t.constants->allows(address, 1, /*needsWrite=*/false);
+  return isConstant ? *t.constants : *t.memory;
+}
+
 /// Checks an access; null if it is a fault, which the thread then records.
 template <Access access>
 char *locate(Thread &t, uint64_t address, unsigned bytes) {
   constexpr bool needsWrite =
       access == Access::Store || access == Access::Atomic;
+  const MemoryMap &memory = getMemory(t, address);
   std::string what = "";
   if (address % bytes != 0)
     what = "the address is not aligned to its width";
-  else if (!t.memory->allows(address, bytes, needsWrite))
-    what = t.memory->explain(address, bytes, needsWrite);
+  else if (!memory.allows(address, bytes, needsWrite))
+    what = memory.explain(address, bytes, needsWrite);
   else if (access == Access::ConstantLoad &&
-           t.memory->allows(address, bytes, /*needsWrite=*/true))
+           memory.allows(address, bytes, /*needsWrite=*/true))
     what = "a non-coherent load from buffer '" +
-           t.memory->findAtOrBefore(address)->name +
+           memory.findAtOrBefore(address)->name +
            "', which the kernel may write; register it as read-only";
   if (what.empty())
     return reinterpret_cast<char *>(address);

@@ -101,45 +101,90 @@ bool Parser::parseDirective() {
     return parseKernel();
   if (token.isWord(".shared"))
     return parseShared();
+  if (token.isWord(".global"))
+    return parseConstants();
   return fail("unknown directive '" + token.text + "'");
 }
 
-/// .shared .align 8 .b8 name[64]; outside of kernels, or in one.
-bool Parser::parseShared() {
+/// .shared .align 8 .b8 name[64], from the state space on.
+bool Parser::parseVariable(Variable &variable) {
   advance();
-  uint64_t alignment = 1, count = 1;
   if (token.isWord(".align")) {
     advance();
-    if (!expectNumber(alignment))
+    if (!expectNumber(variable.alignment))
       return false;
   }
   std::optional<PTXType> type;
   if (token.kind == Token::Word && token.text.starts_with("."))
     type = parseType(token.text.drop_front());
   if (!type || type->kind == PTXType::Predicate)
-    return fail("unknown type of a shared variable '" + token.text + "'");
+    return fail("unknown type of a variable '" + token.text + "'");
   advance();
-  StringRef name;
-  if (!expectName(name))
+  variable.elementBytes = type->totalWidth() / 8;
+  if (!expectName(variable.name))
     return false;
-  if (consume('[') && (!expectNumber(count) || !expect(']')))
+  if (consume('[') && (!expectNumber(variable.count) || !expect(']')))
     return false;
-  if (!llvm::isPowerOf2_64(alignment))
-    return fail("the alignment of '" + name + "' is no power of two");
-  sharedBytes = llvm::alignTo(sharedBytes, alignment);
-  if (!shared.try_emplace(name, sharedBytes).second)
-    return fail("shared variable '" + name + "' is declared twice");
-  sharedBytes += count * type->totalWidth() / 8;
+  return llvm::isPowerOf2_64(variable.alignment) ||
+         fail("the alignment of '" + variable.name + "' is no power of two");
+}
+
+/// A shared variable stands outside of kernels, or in one.
+bool Parser::parseShared() {
+  Variable variable;
+  if (!parseVariable(variable))
+    return false;
+  sharedBytes = llvm::alignTo(sharedBytes, variable.alignment);
+  if (!addresses.try_emplace(variable.name, sharedBytes).second)
+    return fail("variable '" + variable.name + "' is declared twice");
+  sharedBytes += variable.count * variable.elementBytes;
   return expect(';');
+}
+
+/// .global .align 4 .b32 name[2] = {1, 2}; whose numbers no kernel writes.
+bool Parser::parseConstants() {
+  Variable variable;
+  if (!parseVariable(variable))
+    return false;
+  unsigned bytes = variable.elementBytes;
+  if (bytes != 1 && bytes != 4)
+    return fail("constants of 8 and 32 bits are known, '" + variable.name +
+                "' has others");
+  auto values = std::make_shared<std::vector<uint32_t>>(
+      llvm::divideCeil(variable.count * bytes, 4));
+  uint64_t number = 0;
+  if (!expect('=') || !expect('{'))
+    return false;
+  do {
+    bool isNegative = consume('-');
+    uint64_t value = 0;
+    if (!expectNumber(value))
+      return false;
+    uint32_t bits = isNegative ? -value : value;
+    // Little-endian, as on the device.
+    uint64_t place = number++ * bytes;
+    if (place / 4 < values->size())
+      (*values)[place / 4] |= (bytes == 1 ? bits & 0xFF : bits)
+                              << place % 4 * 8;
+  } while (consume(','));
+  // LLVM leaves out zeros at the end.
+  if (number > variable.count)
+    return fail("'" + variable.name + "' has " + Twine(variable.count) +
+                " elements and " + Twine(number) + " values");
+  auto address = reinterpret_cast<uint64_t>(values->data());
+  if (!addresses.try_emplace(variable.name, address).second)
+    return fail("variable '" + variable.name + "' is declared twice");
+  constants.push_back({variable.name.str(), std::move(values)});
+  return expect('}') && expect(';');
 }
 
 bool Parser::parseKernel() {
   advance();
   builder = std::make_unique<KernelBuilder>();
   // Declarations in the body belong to the kernel.
-  llvm::SaveAndRestore ownShared(shared);
+  llvm::SaveAndRestore ownAddresses(addresses);
   llvm::SaveAndRestore ownBytes(sharedBytes);
-  builder->shared = &shared;
+  builder->addresses = &addresses;
   StringRef name;
   if (!expectName(name))
     return false;
@@ -151,6 +196,7 @@ bool Parser::parseKernel() {
   if (!parseParameters() || !parsePerformanceDirectives() || !parseBody())
     return false;
   builder->kernel.sharedBytes = sharedBytes;
+  builder->kernel.constants = constants;
   std::string complaint;
   if (!builder->finish(complaint, line))
     return failAt(line, complaint);

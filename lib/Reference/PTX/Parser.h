@@ -28,6 +28,12 @@ public:
   std::vector<std::shared_ptr<const Kernel>> kernels;
 
 private:
+  /// A variable's declaration, up to its values.
+  struct Variable {
+    llvm::StringRef name;
+    uint64_t alignment = 1, count = 1, elementBytes = 0;
+  };
+
   /// Records the first complaint, at the current token; returns false.
   bool fail(const llvm::Twine &complaint);
   bool failAt(unsigned line, const llvm::Twine &complaint);
@@ -38,7 +44,9 @@ private:
   bool expectName(llvm::StringRef &name);
 
   bool parseDirective();
+  bool parseVariable(Variable &variable);
   bool parseShared();
+  bool parseConstants();
   bool parseKernel();
   bool parseParameters();
   bool parseParameter();
@@ -59,9 +67,11 @@ private:
   Lexer lexer;
   Token token;
   std::unique_ptr<KernelBuilder> builder;
-  /// Addresses of the shared variables, and their bytes together.
-  llvm::StringMap<uint64_t> shared;
+  /// Addresses of the shared and constant variables, and the bytes of the
+  /// former.
+  llvm::StringMap<uint64_t> addresses;
   uint64_t sharedBytes = 0;
+  std::vector<Constants> constants;
   std::string message;
 };
 

@@ -13,6 +13,7 @@
 #include "tandem/Target/CPU.h"
 #include "LongKernels.h"
 #include "SharedLibrary.h"
+#include "X86Lookups.h"
 #include "X86Packing.h"
 #include "X86Rounding.h"
 #include "tandem/Support/CompilerError.h"
@@ -20,7 +21,6 @@
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -36,22 +36,6 @@ bool tandem::isPortableISA(llvm::StringRef isa) {
 
 std::string tandem::listPortableISAs() {
   return llvm::join(llvm::ArrayRef(isas), ", ");
-}
-
-/// Four registers of f32: fewer leave the processor waiting, since a body is a
-/// long chain, more do not fit.
-int64_t tandem::getDefaultWidth(llvm::StringRef isa) {
-  bool isNative = isa == "native";
-  auto features = llvm::sys::getHostCPUFeatures();
-  if (isa == "x86-64-v4" || (isNative && features.lookup("avx512bw")))
-    return 64;
-  return isa == "x86-64-v3" || (isNative && features.lookup("avx2")) ? 32 : 16;
-}
-
-bool tandem::hasHalfConversions(llvm::StringRef isa) {
-  if (isa == "native")
-    return llvm::sys::getHostCPUFeatures().lookup("f16c");
-  return isa == "x86-64-v3" || isa == "x86-64-v4";
 }
 
 /// The description of the machine that an ISA name means.
@@ -102,6 +86,7 @@ lower(ModuleOp module, llvm::LLVMContext &context,
   if (lowered) {
     selectRoundings(**lowered, machine);
     selectPacks(**lowered, machine);
+    selectLookups(**lowered, machine);
     boundCompileTime(**lowered, machine);
   }
   return lowered;

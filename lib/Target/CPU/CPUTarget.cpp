@@ -11,20 +11,72 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/Target.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 using namespace tandem;
 
+/// A lookup by permutations of bytes takes some 24 instructions for 64
+/// elements.
+static constexpr unsigned permutedLookupCost = 6;
+
+static bool hostHas(llvm::StringRef feature) {
+  return llvm::sys::getHostCPUFeatures().lookup(feature);
+}
+
+/// Four registers of f32: fewer leave the processor waiting, since a body is a
+/// long chain, more do not fit.
+static int64_t getWidth(llvm::StringRef isa) {
+  bool isNative = isa == "native";
+  if (isa == "x86-64-v4" || (isNative && hostHas("avx512bw")))
+    return 64;
+  return isa == "x86-64-v3" || (isNative && hostHas("avx2")) ? 32 : 16;
+}
+
+/// Whether a kernel rounds the results of arithmetic to a narrow type.
+static bool hasNarrowArithmetic(ModuleOp kernels) {
+  return kernels
+      .walk([](Operation *op) {
+        bool isArithmetic =
+            isa<arith::ArithFastMathInterface>(op) && op->getNumResults() == 1;
+        auto type = isArithmetic
+                        ? dyn_cast<FloatType>(op->getResult(0).getType())
+                        : FloatType();
+        return type && type.getWidth() < 32 ? WalkResult::interrupt()
+                                            : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Rounding makes a chain several times as long, so that twice as many at once
+/// take less time in spite of more spills.
+static int64_t chooseWidth(ModuleOp kernels, llvm::StringRef isa) {
+  return hasNarrowArithmetic(kernels) ? 2 * getWidth(isa) : getWidth(isa);
+}
+
+static bool hasHalfConversions(llvm::StringRef isa) {
+  return isa == "native" ? hostHas("f16c")
+                         : isa == "x86-64-v3" || isa == "x86-64-v4";
+}
+
+void tandem::buildCPUPipeline(OpPassManager &manager, ModuleOp kernels,
+                              llvm::StringRef isa, int64_t width) {
+  CPUPipelineOptions options;
+  options.width = width ? width : chooseWidth(kernels, isa);
+  options.halfConversions = hasHalfConversions(isa);
+  if (isa == "native" && hostHas("avx512vbmi"))
+    options.lookupCost = permutedLookupCost;
+  buildCPUPipeline(manager, options);
+}
+
 LogicalResult tandem::lowerForCPU(ModuleOp kernels, llvm::StringRef isa,
                                   int64_t width) {
   PassManager manager(kernels.getContext());
-  CPUPipelineOptions pipeline;
-  pipeline.width = width ? width : getDefaultWidth(isa);
-  pipeline.halfConversions = hasHalfConversions(isa);
-  buildCPUPipeline(manager, pipeline);
+  buildCPUPipeline(manager, kernels, isa, width);
   return manager.run(kernels);
 }
 

@@ -20,13 +20,24 @@
 using namespace mlir;
 using namespace tandem;
 
-void tandem::buildNVVMPipeline(OpPassManager &manager,
-                               const NVVMPipelineOptions &options) {
-  manager.addPass(createSplitPhases());
+/// A load from shared memory, its address and the conflicts of its banks take
+/// the time of some 12 operations.
+static constexpr TabulateOptions sharedTables{/*rows=*/false,
+                                              /*lookupCost=*/12};
+
+void tandem::addSmallFloatLowering(OpPassManager &manager) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
   addCleanup(manager, StepOp::getOperationName());
+  manager.addNestedPass<StepOp>(createTabulate(sharedTables));
+  addCleanup(manager, StepOp::getOperationName());
+}
+
+void tandem::buildNVVMPipeline(OpPassManager &manager,
+                               const NVVMPipelineOptions &options) {
+  manager.addPass(createSplitPhases());
+  addSmallFloatLowering(manager);
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
   // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
   manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));

@@ -59,7 +59,7 @@ private:
       startStatement(c);
     else if (c == ';')
       endStatement();
-    else if (c == '{' && depth == 0)
+    else if (c == '{' && depth == 0 && !beginsValues())
       openFunction();
     else if (isLabelEnd(c))
       begin = StringRef::npos;
@@ -96,6 +96,12 @@ private:
            llvm::all_of(text.slice(begin, position), [](char c) {
              return llvm::isAlnum(c) || c == '_' || c == '$' || c == '%';
            });
+  }
+
+  /// Whether a brace begins the values of a constant, which end in '};'.
+  bool beginsValues() const {
+    return begin != StringRef::npos &&
+           text.slice(begin, position).rtrim().ends_with("=");
   }
 
   void openFunction() {

@@ -19,6 +19,7 @@
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Target/PTX/NVVMPipeline.h"
 #include "tandem/Target/PTX/PTXCheck.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -172,9 +173,7 @@ private:
 /// Brings 8-bit floats to what the chip has: f32, and conversions if it has
 /// them.
 static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
-  EmulateFloatsOptions emulation;
-  emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
+  addSmallFloatLowering(manager);
   ConvertFloatCodesToArithOptions expansion;
   if (chip.hasFloat8Conversions())
     expansion.formats = {"f16"};

@@ -53,8 +53,6 @@ struct TranslationOptions {
       listImageTargets();
   cl::list<std::string> targets{"targets", cl::CommaSeparated,
                                 cl::desc(targetsHelp)};
-
-  int64_t getCPUWidth() { return width ? width : getDefaultWidth(isa); }
 };
 } // namespace
 
@@ -134,13 +132,6 @@ tandem::lowerToTarget(ModuleOp module,
   return manager.run(module);
 }
 
-static void buildPipelineForCPU(OpPassManager &manager) {
-  CPUPipelineOptions options;
-  options.width = getOptions().getCPUWidth();
-  options.halfConversions = hasHalfConversions(getOptions().isa);
-  buildCPUPipeline(manager, options);
-}
-
 //===----------------------------------------------------------------------===//
 // Translations
 //===----------------------------------------------------------------------===//
@@ -149,10 +140,14 @@ static void buildPipelineForCPU(OpPassManager &manager) {
 static LogicalResult translateForCPU(
     ModuleOp module, raw_ostream &os,
     llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
+  TranslationOptions &options = getOptions();
+  auto buildPipeline = [&](OpPassManager &manager) {
+    buildCPUPipeline(manager, module, options.isa, options.width);
+  };
   if (failed(lowerToKernel(module)) ||
-      failed(lowerToTarget(module, buildPipelineForCPU)))
+      failed(lowerToTarget(module, buildPipeline)))
     return failure();
-  auto text = emit(module, getOptions().isa);
+  auto text = emit(module, options.isa);
   if (!text)
     return reportError(module, text.takeError());
   os << *text;

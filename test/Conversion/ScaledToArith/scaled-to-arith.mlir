@@ -503,29 +503,29 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   return %y : f32
 }
 
-// The significand, shifted down where its exponent is below the format's least
-// (121 in an f32), has 20 bits below the unit, to whose upper 16 the random bits
-// are added; the exponent stands above, and above all the sign. A number's magnitude stops at 448.
+// The bits of a normal number, less those of the exponent before the format's least
+// (120 in an f32, 0x3C000000), are the code with 20 bits below the unit, and so is a
+// subnormal number by 2^29, as an integer. The random bits are added to the upper 16 of
+// the 20, and above all stands the sign. A number's magnitude stops at 448.
 // CHECK-LABEL: func.func @minifloat_stochastic(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[LARGEST:.+]] = arith.constant 1138753536 : i32
 // CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         %[[FIELD:.+]] = arith.shrui %[[M]], %{{.+}} : i32
-// CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant 8388608 : i32
-// CHECK-DAG:     %[[LEAST:.+]] = arith.constant 121 : i32
-// CHECK:         %[[SIGNIFICAND:.+]] = arith.ori %{{.+}}, %[[HIDDEN]] : i32
-// CHECK:         %[[CLAMPED:.+]] = arith.maxui %[[FIELD]], %[[LEAST]] : i32
-// CHECK-DAG:     arith.subi %[[CLAMPED]], %[[FIELD]] : i32
-// CHECK-DAG:     %[[ABOVE:.+]] = arith.subi %[[CLAMPED]], %[[LEAST]] : i32
-// CHECK-DAG:     %[[BASE:.+]] = arith.shli %[[ABOVE]], %{{.+}} : i32
-// CHECK:         %[[FIXED:.+]] = arith.shrui %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[BEFORE:.+]] = arith.constant 1006632960 : i32
+// CHECK:         %[[NORMAL:.+]] = arith.subi %[[M]], %[[BEFORE]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.bitcast %[[M]] : i32 to f32
+// CHECK:         %[[POWER:.+]] = arith.constant 0x4E000000 : f32
+// CHECK:         %[[PRODUCT:.+]] = arith.mulf %[[NUMBER]], %[[POWER]] : f32
+// CHECK:         %[[SUBNORMAL:.+]] = arith.fptosi %[[PRODUCT]] : f32 to i32
+// CHECK:         %[[LEAST:.+]] = arith.constant 1015021568 : i32
+// CHECK:         %[[IS_SUBNORMAL:.+]] = arith.cmpi ult, %[[M]], %[[LEAST]] : i32
+// CHECK:         %[[COUNT:.+]] = arith.select %[[IS_SUBNORMAL]], %[[SUBNORMAL]], %{{.+}} : i32
 // CHECK:         %[[FOUR:.+]] = arith.constant 4 : i32
 // CHECK:         %[[ADDEND:.+]] = arith.shli %[[R]], %[[FOUR]] : i32
-// CHECK:         %[[SUM:.+]] = arith.addi %[[FIXED]], %[[ADDEND]] : i32
+// CHECK:         %[[SUM:.+]] = arith.addi %[[COUNT]], %[[ADDEND]] : i32
 // CHECK:         %[[TWENTY:.+]] = arith.constant 20 : i32
-// CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %[[TWENTY]] : i32
-// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
+// CHECK:         %[[CODE:.+]] = arith.shrui %[[SUM]], %[[TWENTY]] : i32
 // CHECK:         %[[DIFFERENCE:.+]] = arith.xori %[[TOP:.+]], %[[CODE]] : i32
 // CHECK:         %[[BELOW:.+]] = arith.andi %[[DIFFERENCE]], %{{.+}} : i32
 // CHECK:         %[[SIGNED:.+]] = arith.xori %[[TOP]], %[[BELOW]] : i32
@@ -539,8 +539,7 @@ func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
 // CHECK-LABEL: func.func @minifloat_toward_zero(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[DROPPED:.+]] = arith.constant 22 : i32
-// CHECK:         %[[UNITS:.+]] = arith.shrui %{{.+}}, %[[DROPPED]] : i32
-// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %{{.+}} : i32
+// CHECK:         %[[CODE:.+]] = arith.shrui %{{.+}}, %[[DROPPED]] : i32
 // CHECK:         %[[MASK:.+]] = arith.constant 7 : i32
 // CHECK:         arith.xori %{{.+}}, %[[CODE]] : i32
 // CHECK:         %[[SIGNED:.+]] = arith.xori

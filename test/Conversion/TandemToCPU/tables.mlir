@@ -4,7 +4,7 @@
 #p = #tandem.role<param "p">
 !expanded = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 32, scale = f32>>
 
-// GPU: error: 'tandem.lookup' is for CPUs, whose caches hold tables; leave out -tandem-tabulate
+// GPU: error: 'tandem.lookup' of two bytes is for CPUs, whose caches hold the table; run -tandem-tabulate=rows=false
 
 // Equal tables are one. A row is found once for a group's elements.
 // CHECK:       llvm.mlir.global internal constant @tandem_table_0(dense<2.000000e+00> : tensor<65536xf32>) {{.*}}: !llvm.array<65536 x f32>

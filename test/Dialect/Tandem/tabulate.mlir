@@ -1,4 +1,5 @@
 // RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate -tandem-simplify | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate="rows=false lookup-cost=30" -tandem-simplify | FileCheck %s -check-prefix=OPTIONS
 
 #p = #tandem.role<param "p">
 !root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
@@ -32,6 +33,8 @@ tandem.kernel @quotient compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 // A byte that a group shares is the table's row; what depends on it alone stays,
 // once for the group, if something else reads it.
+// OPTIONS-LABEL: tandem.step @shared
+// OPTIONS-NOT:     tandem.lookup
 // CHECK-LABEL: tandem.step @shared
 // CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
 // CHECK:         %[[J:.+]] = tandem.load_plane %{{.+}}[2] {{.+}} -> i8
@@ -58,6 +61,8 @@ tandem.kernel @shared compute(<f32, f32>) tensors [#p] scalars [] prologue {
 }
 
 // A value in the way to another one may be read by itself.
+// OPTIONS-LABEL: tandem.step @chain
+// OPTIONS-COUNT-1: tandem.lookup
 // CHECK-LABEL: tandem.step @chain
 // CHECK-NOT:     arith.divf
 // CHECK:         %[[X:.+]] = tandem.lookup[%{{.+}}] in dense<"0x00000000ABAAAA3E{{.+}}"> : tensor<256xf32> : i8 -> f32
@@ -94,6 +99,27 @@ tandem.kernel @cheap compute(<f32, f32>) tensors [#p] scalars [] prologue {
   %s = tandem.load_plane %p[1] : !root -> f32
   %0 = arith.uitofp %q : i8 to f32
   %1 = arith.mulf %0, %0 : f32
+  %2 = arith.mulf %1, %s : f32
+  %3 = arith.fptoui %2 : f32 to i8
+  tandem.store_plane %3, %p[0] : i8, !root
+  tandem.store_plane %2, %p[1] : f32, !root
+  tandem.yield
+}
+
+// A conversion by the chip is an operation like others: of the codes 0 and 1, 0
+// and 2^-9, of 0x7F NaN.
+// CHECK-LABEL: tandem.step @converted
+// CHECK-NOT:     scaled.decode_float
+// CHECK:         tandem.lookup[%{{.+}}] in dense<"0x00000000ABAA2A3A{{.+}}"> : tensor<256xf32> : i8 -> f32
+tandem.kernel @converted compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !root):
+  %q = tandem.load_plane %p[0] : !root -> i8
+  %s = tandem.load_plane %p[1] : !root -> f32
+  %three = arith.constant 3.0 : f32
+  %0 = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+  %1 = arith.divf %0, %three : f32
   %2 = arith.mulf %1, %s : f32
   %3 = arith.fptoui %2 : f32 to i8
   tandem.store_plane %3, %p[0] : i8, !root

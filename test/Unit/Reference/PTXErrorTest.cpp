@@ -54,6 +54,18 @@ TEST(PTXErrors, SaturationOfWhatFits) {
   EXPECT_EQ(parseFailure(wrap("cvt.sat.u64.s16 %d1, %h2;")), "");
 }
 
+/// Only constants of 8 and 32 bits lie in global memory.
+TEST(PTXErrors, Constants) {
+  expectPart(parseFailure(".version 8.0\n.global .b32 x;"),
+             "PTX line 2: expected '=' before ';'");
+  expectPart(parseFailure(".global .b32 x[2] = {1, 2, 3};"),
+             "'x' has 2 elements and 3 values");
+  expectPart(parseFailure(".global .b16 x[2] = {1, 2};"),
+             "constants of 8 and 32 bits are known, 'x' has others");
+  expectPart(parseFailure(".global .b32 x[1] = {1};\n.shared .b32 x;"),
+             "'x' is declared twice");
+}
+
 /// Whatever may lose a bit is refused, not imitated.
 TEST(PTXErrors, InexactArithmetic) {
   expectRefused("mul.f32 %w1, %w2, %w3;", "only the .rn form is known");
@@ -108,13 +120,12 @@ TEST(PTXErrors, Structure) {
   expectRefused(".pragma \"fast\";", "unknown pragma");
   expectRefused("x: mov.b32 %w1, 0; x: ret;", "label 'x' stands twice");
   expectRefused("mov.b32 %w1, #;", "expected a name, not '#'");
-  expectPart(parseFailure(".version 8.0\n.global .b32 x;"),
-             "PTX line 2: unknown directive '.global'");
+  expectPart(parseFailure(".version 8.0\n.const .b32 x;"),
+             "PTX line 2: unknown directive '.const'");
   expectPart(parseFailure(".shared .b8 x[4];\n.shared .b8 x[4];"),
              "'x' is declared twice");
   expectPart(parseFailure(".shared .align 3 .b8 x[4];"), "no power of two");
-  expectPart(parseFailure(".shared x[4];"),
-             "unknown type of a shared variable");
+  expectPart(parseFailure(".shared x[4];"), "unknown type of a variable");
   expectPart(parseFailure(".address_size 32\n"), "only 64-bit");
   expectPart(parseFailure(".entry k() {\nret;\n"), "body does not end");
   expectPart(parseFailure(".entry k() { ret; }\n.entry k() { ret; }"),

@@ -19,14 +19,16 @@ namespace {
 constexpr unsigned kMaxThreads = 96;
 
 /// Runs one block; `%w0` is the thread's number, `%w1` its result. `slots` are
-/// 64 words of shared memory.
+/// 64 words of shared memory, `table` is constants in global memory.
 RunResult runBlock(llvm::StringRef body, unsigned threads) {
   RunResult result;
   std::string text = wrap(("mov.u32 %w0, %tid.x; mul.wide.u32 %d0, %w0, 8; "
                            "add.s64 %d1, %rd21, %d0;\n" +
                            body + "\nst.global.b32 [%d1], %w1;")
                               .str());
-  text.insert(text.find(".visible"), ".shared .align 8 .b8 slots[256];\n");
+  text.insert(text.find(".visible"),
+              ".shared .align 8 .b8 slots[256];\n"
+              ".global .align 4 .b32 table[3] = {5, -6};\n");
   llvm::Expected<PTXModule> module = PTXModule::parse(text);
   if (!module) {
     result.error = llvm::toString(module.takeError());
@@ -110,6 +112,24 @@ TEST(PTXWarp, SharedMemory) {
                     1);
   EXPECT_EQ(result.error, "");
   EXPECT_EQ(result.out[0], 256u);
+}
+
+TEST(PTXWarp, Constants) {
+  RunResult result = runBlock("add.s64 %d0, %d0, table;\n"
+                              "ld.global.b32 %w1, [%d0+4];",
+                              1);
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.out[0], 0xFFFFFFFAu);
+  // An entry without a value is zero.
+  result = runBlock("ld.global.b32 %w1, [table+8];", 1);
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.out[0], 0u);
+  EXPECT_NE(runBlock("ld.global.b64 %d1, [table+8];", 1)
+                .error.find("'table', has 12 bytes and this is at offset 8"),
+            std::string::npos);
+  EXPECT_NE(runBlock("st.global.b32 [table], %w0;", 1)
+                .error.find("buffer 'table' is read-only"),
+            std::string::npos);
 }
 
 TEST(PTXWarp, SharedMemoryFaults) {

@@ -27,6 +27,9 @@ struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
                            llvm::cl::desc("The NVIDIA chip")};
 };
 
+/// 8-bit floats as f32, and tables of what bytes stand for.
+void addSmallFloatLowering(OpPassManager &manager);
+
 /// Kernel -> 8 elements a thread -> NVVM kernels with the launch ABI.
 void buildNVVMPipeline(OpPassManager &manager,
                        const NVVMPipelineOptions &options);

@@ -170,6 +170,29 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
+/// A code with its fraction: a magnitude whose upper bits are the format's code
+/// and whose lower `dropped + guard` bits follow the unit.
+static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
+                        unsigned guard) {
+  int least = format.minExponent();
+  if (least < -64) {
+    AlignedMagnitude x = alignMagnitude(b, magnitude, format);
+    Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
+    return b.addi(bits, b.shl(x.base, droppedBits(format) + guard));
+  }
+  // The bits of an f32 are such a count, and so is the product of a subnormal
+  // number, which is exact.
+  Value normal =
+      b.subi(magnitude, b.like(magnitude, powerOfTwo(least) - 0x800000));
+  Value number = b.bitcast(magnitude, b.builder.getF32Type());
+  Value power = b.real(number.getType(), std::ldexp(1.0, 23 + guard - least));
+  Value subnormal = arith::FPToSIOp::create(
+      b.builder, b.loc, magnitude.getType(), b.mul(number, power));
+  Value isSubnormal = b.compare(CmpIPredicate::ult, magnitude,
+                                b.like(magnitude, powerOfTwo(least)));
+  return b.select(isSubnormal, subnormal, b.shl(normal, guard));
+}
+
 /// The bits above the lowest `count`, with those added that make it round up:
 /// fewer than 16 are compared with as many of the upper random bits. Dither
 /// rounds the fraction to 16 bits, so that what lies a rounding error below a
@@ -211,18 +234,16 @@ Value tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
     return roundUpperBits(b, magnitude, format, rounding, random);
   if (rounding == RoundingMode::nearest && hasAnchors(format))
     return roundByAnchor(b, magnitude, format).code;
-  AlignedMagnitude x = alignMagnitude(b, magnitude, format);
   if (rounding == RoundingMode::nearest)
-    return roundAligned(b, x, format);
+    return roundAligned(b, alignMagnitude(b, magnitude, format), format);
   unsigned dropped = droppedBits(format);
   if (rounding == RoundingMode::toward_zero)
-    return b.addi(b.shr(shiftDown(b, x.significand, x.below), dropped), x.base);
+    return b.shr(countUnits(b, magnitude, format, /*guard=*/0), dropped);
   // At least sixteen bits follow the unit, and one to round them by.
   unsigned wanted = rounding == RoundingMode::dither ? 17 : 16;
   unsigned guard = dropped < wanted ? wanted - dropped : 0;
-  Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
-  return b.addi(shiftByBits(b, bits, dropped + guard, rounding, random),
-                x.base);
+  return shiftByBits(b, countUnits(b, magnitude, format, guard),
+                     dropped + guard, rounding, random);
 }
 
 Value tandem::unpackMagnitude(SequenceBuilder &b, Value code,

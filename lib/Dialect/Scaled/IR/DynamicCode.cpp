@@ -199,30 +199,44 @@ static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
   return b.select(isZero, constant(0), rank);
 }
 
-/// level beyond `last`, where numbers are 1 / slope as far apart.
-static Value stretchBeyond(SequenceBuilder &b, Value level, Value last,
-                           double slope) {
-  Value factor = b.real(level.getType(), static_cast<float>(slope));
-  Value beyond = b.fma(b.sub(level, last), factor, last);
-  Value isBeyond = b.compare(arith::CmpFPredicate::OGT, level, last);
-  return b.select(isBeyond, beyond, level);
+namespace {
+/// Where a decade's numbers end, before the next one's, and how much a level
+/// grows after that.
+struct DecadeEnd {
+  Value last, slope;
+};
+} // namespace
+
+static DecadeEnd select(SequenceBuilder &b, Value condition, DecadeEnd yes,
+                        DecadeEnd no) {
+  return {b.select(condition, yes.last, no.last),
+          b.select(condition, yes.slope, no.slope)};
 }
 
-/// Limits the last decade's level to the next number: 1 or, for negative
-/// values, the number after the lost one.
-static Value limitLastDecade(SequenceBuilder &b, Value level, Value isNegative,
-                             const Layout &layout) {
-  auto real = [&](double value) { return b.real(level.getType(), value); };
-  auto limit = [&](double last, double slope) {
-    Value stretched = stretchBeyond(b, level, real(last), slope);
-    Value isMore =
-        b.compare(arith::CmpFPredicate::OGT, stretched, real(last + 1));
-    return b.select(isMore, real(last + 1), stretched);
+/// The end of the last decade, after which come 1 or, for negative values, the
+/// number after the lost one.
+static DecadeEnd getLastEnd(SequenceBuilder &b, Value level, Value isNegative,
+                            const Layout &layout) {
+  auto end = [&](double last, double slope) {
+    return DecadeEnd{b.real(level.getType(), last),
+                     b.real(level.getType(), static_cast<float>(slope))};
   };
   double lost = double(layout.getLost());
   if (!layout.isSigned())
-    return limit(lost - 1, 2.0 / 3.0);
-  return b.select(isNegative, limit(lost - 1, 0.5), limit(lost + 1, 2.0));
+    return end(lost - 1, 2.0 / 3.0);
+  return select(b, isNegative, end(lost - 1, 0.5), end(lost + 1, 2.0));
+}
+
+/// The level where numbers beyond the decade's are further apart, in the last
+/// decade at most the next number's.
+static Value stretchBeyond(SequenceBuilder &b, Value level, DecadeEnd end,
+                           Value isLast) {
+  Value beyond = b.fma(b.sub(level, end.last), end.slope, end.last);
+  Value isBeyond = b.compare(arith::CmpFPredicate::OGT, level, end.last);
+  Value stretched = b.select(isBeyond, beyond, level);
+  Value next = b.add(end.last, b.real(level.getType(), 1.0));
+  Value isMore = b.compare(arith::CmpFPredicate::OGT, stretched, next);
+  return b.select(b.andi(isLast, isMore), next, stretched);
 }
 
 /// A magnitude's rank with the fraction of the way to the next number: linear
@@ -252,8 +266,9 @@ static Value buildLevel(SequenceBuilder &b, Value magnitude, Value isNegative,
   Value last = b.sub(b.add(parts, parts), real(1.0 + layout.shift));
   Value isLast = b.compare(arith::CmpFPredicate::OGE, magnitude,
                            real(layout.getFirst(numDecades - 1)));
-  level = b.select(isLast, limitLastDecade(b, level, isNegative, layout),
-                   stretchBeyond(b, level, last, 1.0 / 3.0));
+  DecadeEnd end = select(b, isLast, getLastEnd(b, level, isNegative, layout),
+                         {last, real(1.0 / 3.0)});
+  level = stretchBeyond(b, level, end, isLast);
   Value below =
       b.mul(magnitude, real(1.0f / static_cast<float>(layout.getFirst(0))));
   Value isBelow =

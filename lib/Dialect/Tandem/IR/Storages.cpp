@@ -126,9 +126,12 @@ static Value roundSmallByBits(SequenceBuilder &b, Value x, Value random,
   FloatFormat to = FloatFormat::get(element);
   Value bits = b.bits(x);
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
-  Value code = roundMagnitude(b, magnitude, to, rounding, random);
-  code = arith::MinUIOp::create(b.builder, b.loc, code,
-                                b.like(code, to.infinity()));
+  // Infinity follows the largest number as the next power of two would.
+  float beyond = std::ldexp(1.0f, std::ilogb(to.decode(to.maxFinite())) + 1);
+  Value limited = arith::MinUIOp::create(
+      b.builder, b.loc, magnitude,
+      b.like(magnitude, llvm::bit_cast<uint32_t>(beyond)));
+  Value code = roundMagnitude(b, limited, to, rounding, random);
   Value sign = b.shr(b.xori(bits, magnitude), 32 - to.width());
   Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
                           b.like(bits, f32Infinity));

@@ -14,6 +14,8 @@
 #include "ByteFunctions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 #include <functional>
@@ -43,6 +45,16 @@ static unsigned getWidth(Value value) {
 /// A sign-extended integer.
 static int32_t toSigned(uint32_t bits, unsigned width) {
   return llvm::SignExtend32(bits, width);
+}
+
+/// The f32 of a float's bits.
+static uint32_t decodeFloat(uint32_t bits, FloatFormat format) {
+  uint32_t magnitude = bits & format.magnitudeMask();
+  uint32_t sign = bits & format.signMask() ? 0x80000000 : 0;
+  if (magnitude <= format.maxFinite())
+    return sign | toBits(static_cast<float>(format.decode(magnitude)));
+  bool isInfinite = format.hasInfinity() && magnitude == format.infinity();
+  return isInfinite ? sign | f32Infinity : f32QuietNaN;
 }
 
 //===----------------------------------------------------------------------===//
@@ -161,6 +173,11 @@ static Function getMixedFunction(Operation *op) {
       })
       .Case([](arith::UIToFPOp) {
         return [](Bits x) { return toBits(static_cast<float>(x[0])); };
+      })
+      .Case([](scaled::DecodeFloatOp op) {
+        return [format = FloatFormat::get(op.getFormat())](Bits x) {
+          return decodeFloat(x[0], format);
+        };
       })
       .Default(Function());
 }

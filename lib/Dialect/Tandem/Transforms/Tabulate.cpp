@@ -27,10 +27,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The cost of a lookup on a CPU, in operations of one cycle on a vector: in
-/// the time of a gather of 16, two ports execute some 20 operations.
-static constexpr unsigned lookupCost = 20;
-
+/// The cost of an operation in those of one cycle on a vector or a warp.
 static unsigned getCost(Operation *op) {
   if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
     return 0;
@@ -49,8 +46,9 @@ struct Sources {
 
 class Tabulator {
 public:
-  Tabulator(Block &block, Pass::Statistic &tables)
-      : block(block), tables(tables) {}
+  Tabulator(Block &block, const TabulateOptions &options,
+            Pass::Statistic &tables)
+      : block(block), options(options), tables(tables) {}
   void run();
 
 private:
@@ -66,6 +64,7 @@ private:
   LookupOp tabulate(Operation *root);
 
   Block &block;
+  const TabulateOptions &options;
   Pass::Statistic &tables;
   llvm::DenseMap<Operation *, Sources> sources;
 };
@@ -84,7 +83,7 @@ LogicalResult Sources::join(const Sources &other) {
 void Tabulator::visit(Operation *op) {
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
     bool isShared = !(load.getPlaneInfo().group == Group());
-    if (load.getType().isInteger(8))
+    if (load.getType().isInteger(8) && (options.rows || !isShared))
       sources[op] = isShared ? Sources{load, {}} : Sources{{}, load};
     return;
   }
@@ -158,10 +157,11 @@ LookupOp Tabulator::tabulate(Operation *root) {
   for (Operation *op : slice)
     if (sources.lookup(op).column)
       cost += getCost(op);
-  LDBG() << (cost > lookupCost ? "a table" : "no table") << " of "
+  LDBG() << (cost > options.lookupCost ? "a table" : "no table") << " of "
          << (from.row ? 65536 : 256) << " values: " << cost
-         << " cycles to compute, " << lookupCost << " to look up; " << *root;
-  if (cost <= lookupCost)
+         << " cycles to compute, " << options.lookupCost << " to look up; "
+         << *root;
+  if (cost <= options.lookupCost)
     return {};
   SmallVector<Value> indices;
   if (from.row)
@@ -190,9 +190,12 @@ void Tabulator::run() {
 
 namespace {
 struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
+  using TabulateBase::TabulateBase;
+
   void runOnOperation() override {
+    TabulateOptions options{rows, lookupCost};
     for (LaunchOp launch : getOperation().getLaunchOps())
-      Tabulator(launch.getBodyBlock(), numTables).run();
+      Tabulator(launch.getBodyBlock(), options, numTables).run();
   }
 };
 } // namespace

@@ -53,10 +53,11 @@ struct RoundedMagnitude {
 RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
                                FloatFormat format);
 
-/// The code (i32) of an f32's magnitude bits, rounded to a format; that of a
-/// number beyond the largest lies beyond, unless rounding is to nearest, where
-/// bits above the format's mean nothing. Ties go to the even code. `random` is
-/// an i32 in [0, 2^16) where the mode draws bits.
+/// The code (i32) of an f32's magnitude bits, which are at most those of the
+/// power of two after the format's largest number, rounded to a format; that of
+/// a number beyond the largest lies beyond, unless rounding is to nearest,
+/// where bits above the format's mean nothing. Ties go to the even code.
+/// `random` is an i32 in [0, 2^16) where the mode draws bits.
 Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
                      RoundingMode rounding, Value random);
 

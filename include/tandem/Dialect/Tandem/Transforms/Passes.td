@@ -387,10 +387,17 @@ def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
     `tandem.lookup` takes their place. The table's entries are computed here by the same
     operations, so that no bit changes.
 
-    For CPUs: their caches hold the tables.
+    Tables with rows are for CPUs, whose caches hold them. A GPU's block of threads has
+    tables in its shared memory.
 
     Example: `test/Dialect/Tandem/tabulate.mlir`
   }];
+  let options = [
+    Option<"rows", "rows", "bool", "true",
+           "Whether a byte that a group shares may select a table's row">,
+    // In the time of a gather of 16, two ports execute some 20 operations.
+    Option<"lookupCost", "lookup-cost", "unsigned", "20",
+           "The operations on a vector or a warp that take as long as a lookup">];
   let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }

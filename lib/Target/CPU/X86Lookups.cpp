@@ -1,0 +1,223 @@
+//===- X86Lookups.cpp - Tables that registers hold ------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements lookups in tables of 256 f32 by permutations of bytes.
+// A table is split into four of bytes, each of four registers. The bytes that
+// 64 indices select from each are joined to f32 by unpacking.
+//
+//===----------------------------------------------------------------------===//
+
+#include "X86Lookups.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/IR/PatternMatch.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Transforms/Utils/Local.h"
+
+using namespace llvm;
+using namespace llvm::PatternMatch;
+
+/// Bytes of a register, of its parts, which unpacking keeps apart, and of an
+/// entry.
+static constexpr int registerBytes = 64, partBytes = 16, entryBytes = 4;
+static constexpr int rowEntries = 256;
+
+namespace {
+/// A gather of entries from a row of a constant table.
+struct Lookup {
+  CallInst *gather;
+  GlobalVariable *table;
+  /// The row's address, or null if the table has one row.
+  GetElementPtrInst *row;
+  /// The vector of bytes that selects entries.
+  Value *bytes;
+};
+
+/// The table's bytes as four tables, row by row.
+struct BytePlanes {
+  GlobalVariable *table;
+  /// The byte that all entries have in a place, if they have the same.
+  std::array<std::optional<uint8_t>, entryBytes> same;
+};
+} // namespace
+
+static bool isTable(const GlobalVariable *table) {
+  if (!table || !table->isConstant() || !table->hasDefinitiveInitializer())
+    return false;
+  auto *values = dyn_cast<ConstantDataArray>(table->getInitializer());
+  return values && values->getElementType()->isFloatTy() &&
+         values->getNumElements() % rowEntries == 0;
+}
+
+/// A gather of all lanes from entries at zero-extended bytes.
+static std::optional<Lookup> matchLookup(Instruction &instruction) {
+  Value *entries = nullptr, *bytes = nullptr;
+  if (!match(&instruction, m_Intrinsic<Intrinsic::masked_gather>(
+                               m_Value(entries), m_AllOnes(), m_Value())))
+    return std::nullopt;
+  auto *type = cast<FixedVectorType>(instruction.getType());
+  auto *address = dyn_cast<GetElementPtrInst>(entries);
+  if (!type->getElementType()->isFloatTy() ||
+      type->getNumElements() % partBytes || !address ||
+      !address->getSourceElementType()->isFloatTy() ||
+      !match(address->getOperand(1), m_ZExt(m_Value(bytes))) ||
+      bytes->getType()->getScalarSizeInBits() != 8)
+    return std::nullopt;
+  Lookup lookup{cast<CallInst>(&instruction),
+                dyn_cast<GlobalVariable>(address->getPointerOperand()),
+                dyn_cast<GetElementPtrInst>(address->getPointerOperand()),
+                bytes};
+  if (lookup.row)
+    lookup.table = dyn_cast<GlobalVariable>(lookup.row->getPointerOperand());
+  if (!isTable(lookup.table))
+    return std::nullopt;
+  return lookup;
+}
+
+static BytePlanes splitTable(GlobalVariable &table) {
+  auto *values = cast<ConstantDataArray>(table.getInitializer());
+  StringRef raw = values->getRawDataValues();
+  SmallVector<uint8_t> bytes;
+  BytePlanes planes;
+  for (int place : seq(entryBytes))
+    planes.same[place] = raw[place];
+  constexpr size_t rowBytes = rowEntries * entryBytes;
+  for (size_t row = 0; row < raw.size(); row += rowBytes)
+    for (int place : seq(entryBytes))
+      for (size_t i = row + place; i < row + rowBytes; i += entryBytes) {
+        bytes.push_back(raw[i]);
+        if (bytes.back() != planes.same[place])
+          planes.same[place] = std::nullopt;
+      }
+  Constant *initializer = ConstantDataArray::get(table.getContext(), bytes);
+  planes.table = new GlobalVariable(
+      *table.getParent(), initializer->getType(), /*isConstant=*/true,
+      GlobalValue::InternalLinkage, initializer, table.getName() + "_bytes");
+  planes.table->setAlignment(Align(registerBytes));
+  return planes;
+}
+
+/// A register of indices from the first on, in the order in which unpacking
+/// twice leaves entries in theirs.
+static Value *orderIndices(IRBuilder<> &builder, Value *indices, int first) {
+  int count = cast<FixedVectorType>(indices->getType())->getNumElements();
+  SmallVector<int> mask;
+  for (int part = 0; part < registerBytes / partBytes; ++part)
+    for (int result : seq(entryBytes))
+      for (int entry : seq(entryBytes)) {
+        int index = first + result * partBytes + part * entryBytes + entry;
+        mask.push_back(index < count ? index : PoisonMaskElem);
+      }
+  return builder.CreateShuffleVector(indices, mask);
+}
+
+/// The bytes of one place that indices select.
+static Value *permute(IRBuilder<> &builder, Value *row, int place,
+                      Value *indices) {
+  auto load = [&](int part) {
+    Value *address = builder.CreateConstInBoundsGEP1_32(
+        builder.getInt8Ty(), row, place * rowEntries + part * registerBytes);
+    return builder.CreateAlignedLoad(indices->getType(), address,
+                                     Align(registerBytes));
+  };
+  auto half = [&](int part) {
+    return builder.CreateIntrinsic(Intrinsic::x86_avx512_vpermi2var_qi_512,
+                                   {load(part), indices, load(part + 1)});
+  };
+  Value *isUpper = builder.CreateICmpSLT(
+      indices, Constant::getNullValue(indices->getType()));
+  return builder.CreateSelect(isUpper, half(2), half(0));
+}
+
+/// The elements of the lower or upper half of each part of two registers, in
+/// turns.
+static Value *unpack(IRBuilder<> &builder, Value *even, Value *odd,
+                     bool isUpper) {
+  auto *type = cast<FixedVectorType>(even->getType());
+  int count = type->getNumElements();
+  int perPart = count * partBytes / registerBytes;
+  SmallVector<int> mask;
+  for (int part = 0; part < count; part += perPart)
+    for (int i : seq(perPart / 2)) {
+      int element = part + isUpper * (perPart / 2) + i;
+      mask.append({element, count + element});
+    }
+  return builder.CreateShuffleVector(even, odd, mask);
+}
+
+/// The entries of one register of ordered indices, as four registers.
+static SmallVector<Value *> lookUp(IRBuilder<> &builder,
+                                   const BytePlanes &planes, Value *row,
+                                   Value *indices) {
+  SmallVector<Value *> bytes;
+  for (int place : seq(entryBytes))
+    bytes.push_back(planes.same[place] ? ConstantInt::get(indices->getType(),
+                                                          *planes.same[place])
+                                       : permute(builder, row, place, indices));
+  auto *halves = FixedVectorType::get(builder.getInt16Ty(), registerBytes / 2);
+  auto *floats = FixedVectorType::get(builder.getFloatTy(), partBytes);
+  SmallVector<Value *> entries;
+  for (bool isUpper : {false, true}) {
+    Value *low = unpack(builder, bytes[0], bytes[1], isUpper);
+    Value *high = unpack(builder, bytes[2], bytes[3], isUpper);
+    low = builder.CreateBitCast(low, halves);
+    high = builder.CreateBitCast(high, halves);
+    for (bool isUpperOfThese : {false, true})
+      entries.push_back(builder.CreateBitCast(
+          unpack(builder, low, high, isUpperOfThese), floats));
+  }
+  return entries;
+}
+
+static Value *buildLookup(const Lookup &lookup, const BytePlanes &planes) {
+  IRBuilder<> builder(lookup.gather);
+  Value *row = planes.table;
+  if (lookup.row) {
+    auto *address = cast<GetElementPtrInst>(lookup.row->clone());
+    address->setOperand(0, planes.table);
+    row = builder.Insert(address);
+  }
+  auto *type = cast<FixedVectorType>(lookup.gather->getType());
+  int count = type->getNumElements();
+  Value *result = PoisonValue::get(type);
+  for (int first = 0; first < count; first += registerBytes) {
+    Value *indices = orderIndices(builder, lookup.bytes, first);
+    SmallVector<Value *> entries = lookUp(builder, planes, row, indices);
+    for (int i = first; i < std::min(count, first + registerBytes);
+         i += partBytes)
+      result = builder.CreateInsertVector(type, result,
+                                          entries[(i - first) / partBytes], i);
+  }
+  return result;
+}
+
+void tandem::selectLookups(Module &module, TargetMachine &machine) {
+  if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512vbmi"))
+    return;
+  SmallVector<Lookup> lookups;
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (std::optional<Lookup> lookup = matchLookup(instruction))
+        lookups.push_back(*lookup);
+  DenseMap<GlobalVariable *, BytePlanes> split;
+  for (const Lookup &lookup : lookups) {
+    auto [found, isNew] = split.try_emplace(lookup.table);
+    if (isNew)
+      found->second = splitTable(*lookup.table);
+    lookup.gather->replaceAllUsesWith(buildLookup(lookup, found->second));
+    RecursivelyDeleteTriviallyDeadInstructions(lookup.gather);
+  }
+  for (auto [table, planes] : split)
+    if (table->use_empty())
+      table->eraseFromParent();
+}

@@ -1,0 +1,28 @@
+//===- X86Lookups.h - Tables that registers hold ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the selection of x86 instructions for lookups in tables.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_CPU_X86LOOKUPS_H
+#define TANDEM_LIB_TARGET_CPU_X86LOOKUPS_H
+
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace tandem {
+
+/// With AVX-512 VBMI, looks up the f32 entries that bytes select by permuting
+/// the entries' bytes: a gather loads one entry at a time and takes more than
+/// four times as long.
+void selectLookups(llvm::Module &module, llvm::TargetMachine &machine);
+
+} // namespace tandem
+
+#endif // TANDEM_LIB_TARGET_CPU_X86LOOKUPS_H
