@@ -72,10 +72,10 @@ class Plane:
     def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
         """The numbers of groups of rows and of columns that share an entry, in a matrix or
         a tensor of so many elements, which may be symbolic."""
+        sharing = self._sharing
         return tuple(
             1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
-            for places, size in ((rows, self._sharing["rows"]),
-                                 (columns, self._sharing["columns"])))
+            for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
 
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
