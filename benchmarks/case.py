@@ -259,6 +259,7 @@ def main() -> None:
     moved = sum(p.bytes_per_element * (p.read + p.written) for p in kernel.planes)
     result |= {"parameters": total, "bytes_moved": moved,
                "bytes_per_parameter": kernel.bytes_per_parameter,
+               "has_codes": any(p.bits == 8 and p.group == 1 for p in kernel.planes),
                "samples": measure(contenders, case["threads"], case["budget"]),
                "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
                "load": os.getloadavg()[0]}

@@ -37,6 +37,8 @@ SIZES = {
 #: Tandem's strategies, and the type of weights.
 STRATEGIES = {"fp32": jnp.float32, "coat-fp32": jnp.float32, "adam8bit": jnp.bfloat16,
               "flash-f16": jnp.bfloat16, "collage-plus": jnp.bfloat16}
+#: Those whose steps optax can add as well.
+PLAIN = ("fp32", "coat-fp32")
 #: optax.adamw by the type of weights, gradients and states.
 PEERS = {"optax.adamw, f32": jnp.float32, "optax.adamw, bf16": jnp.bfloat16}
 HYPERS = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
@@ -86,11 +88,23 @@ def by_optax(dtype, shapes) -> Contender:
     return Contender(optimizer, update, dtype, shapes)
 
 
+def by_as_optax(strategy: str, shapes) -> Contender:
+    """Tandem's step as an update that optax adds."""
+    optimizer = tandem.jax.as_optax(tandem.jax.adamw(strategy=strategy))
+
+    def update(grads, params, state, rate):
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    return Contender(optimizer, update, STRATEGIES[strategy], shapes)
+
+
 def measure(size: str, rounds: int) -> dict[str, dict]:
     """Medians in ms over rounds, in which all contenders take turns."""
     shapes = SIZES[size]
     contenders = {name: by_optax(dtype, shapes) for name, dtype in PEERS.items()} | {
-        f"tandem.jax, {name}": by_tandem(name, shapes) for name in STRATEGIES}
+        f"tandem.jax, {name}": by_tandem(name, shapes) for name in STRATEGIES} | {
+        f"tandem.jax.as_optax, {name}": by_as_optax(name, shapes) for name in PLAIN}
     for turn in range(rounds + 5):
         order = list(contenders.values())
         for contender in order[::-1] if turn % 2 else order:

@@ -62,6 +62,11 @@ Instead of a model it takes named parameters (`model.named_parameters()`), or a 
 Types are taken as they are: parameters in float32 stay [float32](Torch.md#what-is-kept-in-f32), with gradients of that type.
 float16 is refused, since it was not measured. What needs no gradient counts with its bytes.
 
+**Of which optimizers.** `AdamW` and `Adam`, for which it takes `optimizer="Adam"`: errors were measured without weight decay, where
+both are the same. Of other optimizers only [whether their states follow](Following.md#other-graphs) was measured, and not how far
+weights end from float64's. They are refused: name a strategy that follows, or `remainder` (`fp32` for parameters in float32),
+which stores all in float32.
+
 ## In the optimizer
 
 ```python
@@ -76,7 +81,7 @@ print(optimizer.recommendation.strategies)
 {chosen}
 ```
 
-- `strategy="auto"` divides each param group by what its parameters are; the parts keep the group's hyperparameters. So there
+- `strategy="auto"`, of `AdamW` and `Adam`, divides each param group by what its parameters are; the parts keep the group's hyperparameters. So there
   are more groups than you passed, each with a `"strategy"`.
 - **Only names say what is an embedding or the head.** Optimizers take named parameters from PyTorch 2.6 on. Without names all
   matrices have one strategy, for the worse of their errors, and `optimizer.recommendation` says so.

@@ -23,7 +23,7 @@ from common import load
 
 def test_all_contenders_take_turns():
     found = jax_step.measure("1M", rounds=1)
-    assert len(found) == len(jax_step.PEERS) + len(jax_step.STRATEGIES)
+    assert len(found) == len(jax_step.PEERS) + len(jax_step.STRATEGIES) + len(jax_step.PLAIN)
     assert all(0 < one["least_ms"] <= one["ms"] for one in found.values())
     shown = jax_step.page_table({"sizes": {"1M": found}})
     assert all(f"| {name} | " in shown for name in found)

@@ -24,8 +24,9 @@ class ParamPlanes:
     def __init__(self, kernel: Kernel, count: str | None = None):
         self.kernel = kernel
         weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
-        self._weights = planes_of(kernel, weight)
-        visible = [p for p in self._weights if p.visible and p.type in WORKING_TYPES]
+        #: The planes of the weight.
+        self.weight_planes = planes_of(kernel, weight)
+        visible = [p for p in self.weight_planes if p.visible and p.type in WORKING_TYPES]
         #: Whether the weight is in the state, and parameters are what it decodes to.
         self.hidden = not visible
         self.weight_storage = kernel.storages[weight]
@@ -51,9 +52,7 @@ class ParamPlanes:
 
     def size_of_shape(self, shape: Sequence[int]) -> tuple[int, int]:
         """The rows and columns, as the kernel takes them, of a dense tensor in C order."""
-        if self.kernel.is_matrix and len(shape) > 1:
-            return shape[0], math.prod(shape[1:])
-        return rows_of_shape(shape, 1 if self.kernel.is_matrix else self.group)
+        return size_of_shape(shape, self.kernel.is_matrix, self.group)
 
     def uncut_elements(self, size: tuple[int, int]) -> int:
         """The number of elements of which each shard of a tensor has a multiple: rows, as many as
@@ -103,6 +102,19 @@ def _only(kernel: Kernel, kind: RoleKind) -> str:
 #===------------------------------------------------------------------------===#
 # Rows
 #===------------------------------------------------------------------------===#
+
+
+def size_of_shape(shape: Sequence[int], is_matrix: bool, group: int) -> tuple[int, int]:
+    """The rows and columns, as a kernel takes them, of a dense tensor in C order.
+
+    Args:
+        shape: the tensor's.
+        is_matrix: whether the kernel is one of a graph of matrices.
+        group: up to what length rows of other graphs are joined.
+    """
+    if is_matrix and len(shape) > 1:
+        return shape[0], math.prod(shape[1:])
+    return rows_of_shape(shape, 1 if is_matrix else group)
 
 
 def rows_of_shape(shape: Sequence[int], group: int) -> tuple[int, int]:

@@ -460,6 +460,45 @@ MUTATIONS = [
         "pytest:compiler/test_errors.py -k the_step_has_no_default"),
 
     #===--------------------------------------------------------------------===#
+    # JAX
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "jax-written-weights", "a conversion goes by codes that the weight has left",
+        "python/tandem/jax/_convert_state.py",
+        "new[name], other[name])", "new[name], new[name])",
+        "pytest:jax/test_jax_convert.py -k written"),
+    _mutation(
+        "jax-other-groups", "a conversion takes rows that are joined otherwise",
+        "python/tandem/jax/_convert_state.py",
+        "source.group == target.group or not (", "True or not (",
+        "pytest:jax/test_jax_convert.py -k groups_of"),
+    _mutation(
+        "jax-update-is-near", "an update for optax is the difference, whatever the sum",
+        "python/tandem/jax/_optax.py",
+        "is_short = (first", "is_short = False & (first",
+        "pytest:jax/test_jax_optax.py -k neighbours"),
+    _mutation(
+        "jax-grad-history", "a skipped step changes the scales of later gradients",
+        "python/tandem/jax/_optimizer.py",
+        "grads[name] if skipped is None else", "grads[name] if True else",
+        "pytest:jax/test_jax_steps.py -k remember"),
+    _mutation(
+        "jax-gradients-apart", "gradients of weights that devices share are of one device",
+        "python/tandem/jax/_launch.py",
+        "jax.lax.psum(array, more) if more else array", "array",
+        "pytest:jax/test_jax_layers.py -k shards"),
+    _mutation(
+        "jax-shards-are-whole", "a shard that no spec names is taken for a leaf",
+        "python/tandem/jax/_shards.py",
+        "missing = sorted(varying_axes(value) - set(axes))", "missing = sorted(set())",
+        "pytest:jax/test_jax_steps.py -k shards"),
+    _mutation(
+        "jax-no-such-class", "a class that does not exist has no loss",
+        "python/tandem/jax/nn.py",
+        "jnp.where(is_wrong, jnp.nan, 1)", "jnp.where(is_wrong, 1, 1)",
+        "pytest:jax/test_jax_products.py -k exist"),
+
+    #===--------------------------------------------------------------------===#
     # Wrappers of several ranks
     #===--------------------------------------------------------------------===#
     _mutation(

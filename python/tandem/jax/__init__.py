@@ -10,9 +10,12 @@
 """
 
 from tandem.jax import _library  # says what is missing, before anything needs it
+from tandem.jax import nn
+from tandem.jax._convert_state import convert_state
+from tandem.jax._optax import as_optax
 from tandem.jax._optimizer import Optimizer
 from tandem.jax._optimizers import adafactor, adagrad, adam, adamw, lamb, lion, rmsprop, sgd
 from tandem.jax._state import State
 
-__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "lamb", "lion",
-           "rmsprop", "sgd"]
+__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "as_optax",
+           "convert_state", "lamb", "lion", "nn", "rmsprop", "sgd"]

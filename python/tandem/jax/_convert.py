@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -29,16 +29,20 @@ class Job:
         size: its rows and columns, as the kernel takes them.
         source: its planes.
         shapes: the shapes of the planes that are made.
+        begun: planes that are not made anew but go on, by name, such as scales that are made
+            of those before.
     """
 
     name: str
     size: tuple[int, int]
     source: Sequence[jax.Array]
     shapes: Sequence[tuple[int, ...]]
+    begun: Mapping[str, jax.Array] = field(default_factory=dict)
 
 
 def convert(jobs: Sequence[Job], source: str, target: str, planes: Sequence[Plane], *,
-            fresh: bool, matrix: bool, threads: int, what: str) -> list[dict[str, jax.Array]]:
+            fresh: bool, matrix: bool, threads: int, what: str,
+            floor: bool = False) -> list[dict[str, jax.Array]]:
     """The planes of tensors in another storage, by name.
 
     Args:
@@ -50,10 +54,11 @@ def convert(jobs: Sequence[Job], source: str, target: str, planes: Sequence[Plan
         matrix: whether they are tensors of a graph of matrices.
         threads: 0 for one per core.
         what: what messages call the launch.
+        floor: whether they are second moments, in which what is positive stays so.
     """
-    known = conversion(source, target, fresh=fresh, matrix=matrix)
+    known = conversion(source, target, fresh=fresh, matrix=matrix, floor=floor)
     made = [{plane.name: zeros(plane, shape) for plane, shape in zip(planes, job.shapes)}
-            for job in jobs]
+            | job.begun for job in jobs]
     if known.kernel is None:
         return [zeroed | {plane.name: value for plane, value in zip(planes, job.source)}
                 for zeroed, job in zip(made, jobs)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -23,6 +23,35 @@ DTYPES = {
     "f8E4M3FN": jnp.dtype(jnp.float8_e4m3fn), "f8E5M2": jnp.dtype(jnp.float8_e5m2),
     "f8E8M0FNU": jnp.dtype(jnp.float8_e8m0fnu),
 }
+
+#===------------------------------------------------------------------------===#
+# Mesh axes
+#===------------------------------------------------------------------------===#
+
+
+def varying_axes(*arrays: jax.Array) -> frozenset[str]:
+    """The mesh axes along which arrays differ, in a function that shard_map maps."""
+    kinds = [jax.typeof(array) for array in arrays]
+    # JAX 0.10.2 has another name for it than versions before.
+    return frozenset().union(*(kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
+                               for kind in kinds))
+
+
+def as_varying(array: jax.Array, axes: frozenset[str]) -> jax.Array:
+    """An array that JAX takes for one that differs along mesh axes."""
+    more = tuple(sorted(axes - varying_axes(array)))
+    return jax.lax.pcast(array, more, to="varying") if more else array
+
+
+def summed_like(array: jax.Array, axes: frozenset[str]) -> jax.Array:
+    """The sum of an array along the mesh axes along which it differs, except these: the
+    gradient of an input that differs only along these."""
+    more = tuple(sorted(varying_axes(array) - axes))
+    return as_varying(jax.lax.psum(array, more) if more else array, axes)
+
+#===------------------------------------------------------------------------===#
+# Calls
+#===------------------------------------------------------------------------===#
 
 #: A number that is known when a function is traced, or an array without dimensions.
 Scalar = float | jax.Array
@@ -54,11 +83,6 @@ class Call:
     metrics: int = -1
 
     @property
-    def num_planes(self) -> int:
-        """The planes of each tensor."""
-        return 3 * len(self.planes) // (2 * len(self.tensors))
-
-    @property
     def attributes(self) -> dict[str, object]:
         """The attributes that XLA hands to the library."""
         numbers = {name: np.int64(getattr(self, name)) for name in (
@@ -88,22 +112,7 @@ launch_p.multiple_results = True
 
 @launch_p.def_abstract_eval
 def _abstract(*operands, call: Call):
-    everywhere = _varying(operands)
-    varying = [everywhere] * len(call.results)
-    width = 2 * call.num_planes
-    for start in range(0, len(call.planes), width):
-        pairs = call.planes[start:start + width]
-        own = _varying(operands[i] for i in pairs[::2] if i >= 0)
-        for result in pairs[1::2]:
-            if result >= 0:
-                varying[result] = own
-    return [jax.core.ShapedArray(shape, jnp.dtype(dtype), **({"vma": axes} if axes else {}))
-            for (dtype, shape), axes in zip(call.results, varying)]
-
-
-def _varying(operands: Iterable) -> frozenset[str]:
-    """The mesh axes along which operands differ, in a function that shard_map maps."""
-    return frozenset().union(*(getattr(x, "vma", ()) for x in operands))
+    return [jax.core.ShapedArray(shape, jnp.dtype(dtype)) for dtype, shape in call.results]
 
 
 @functools.lru_cache(maxsize=None)
@@ -156,7 +165,7 @@ ad.primitive_jvps[launch_p] = lambda primals, tangents, *, call: _refuse_derivat
 ad.primitive_transposes[launch_p] = lambda *operands, call: _refuse_derivative(call=call)
 
 #===------------------------------------------------------------------------===#
-# Calls
+# Launches
 #===------------------------------------------------------------------------===#
 
 
@@ -244,11 +253,15 @@ def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scal
         tuple(place.results), tuple(known[:len(kernel.hypers)]),
         tuple(known[len(kernel.hypers):]), at, launches, threads, **extra)
     made = _compiled(call)(*place.operands)
-    found = iter(planes[1::2])
-    written = [{plane.name: made[result] for plane, result in zip(kernel.planes, found)
-                if result >= 0} for _ in tensors]
-    return Outcome(written, made[call.flags] if flags else None,
-                   made[call.metrics] if metrics else None)
+    found, everywhere = iter(planes[1::2]), varying_axes(*place.operands)
+    written = []
+    for tensor in tensors:
+        axes = varying_axes(*(value for value in tensor.planes.values()
+                              if not isinstance(value, jax.ShapeDtypeStruct)))
+        written.append({plane.name: as_varying(made[result], axes)
+                        for plane, result in zip(kernel.planes, found) if result >= 0})
+    return Outcome(written, as_varying(made[call.flags], everywhere) if flags else None,
+                   as_varying(made[call.metrics], everywhere) if metrics else None)
 
 
 def _place_scalars(kernel: Kernel, scalars: Mapping[str, Scalar],

@@ -6,18 +6,19 @@ import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from tandem._kernel import Granularity, RoleKind
 from tandem._layers import Layer, PassPlanes
-from tandem.jax._launch import DTYPES, Tensor, launch
+from tandem.jax._launch import DTYPES, Tensor, launch, summed_like, varying_axes
 from tandem.jax._rules import TYPES
 
 
 @functools.lru_cache(maxsize=None)
-def _compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
+def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
               path: tuple[str, ...]) -> Layer:
     """A layer, compiled once for all calls.
 
@@ -27,9 +28,17 @@ def _compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
     layer = Layer(name, recipe, dtype, vector_dtype, path)
     if not layer.is_function:
         raise ValueError(
-            f"{name} under recipe {recipe!r} dithers, remembers scales or stores what goes "
+            f"{'linear' if name == 'keep' else name} under recipe {recipe!r} dithers, remembers scales or stores what goes "
             "between layers, which tandem.jax.nn does not do; take 'coat', 'mxfp8' or 'bf16'")
     return layer
+
+
+def check_types(layer: str, **inputs: jax.Array) -> None:
+    """Refuses arrays of types that no layer takes."""
+    for name, value in inputs.items():
+        if jnp.dtype(value.dtype) not in TYPES:
+            raise TypeError(f"{name} of {layer} is {value.dtype}; layers take bfloat16, float16 "
+                            "or float32")
 
 
 def run(name: str, recipe: str, path: Sequence[str | os.PathLike], hypers: tuple[float, ...],
@@ -44,33 +53,39 @@ def run(name: str, recipe: str, path: Sequence[str | os.PathLike], hypers: tuple
         hypers: its hyperparameters, in order.
         tensors: [..., columns] each, of one shape and type.
         vectors: [columns] each, of one type.
-        gradients: the names of gradients that are not "d<input>".
+        gradients: the names of gradients that are not "d<input>". Inputs whose gradient the
+            layer does not have get zeros.
     """
     inputs = {**tensors, **(vectors or {})}
-    for key, value in inputs.items():
-        if jnp.dtype(value.dtype) not in TYPES:
-            raise TypeError(f"{key} of {name} is {value.dtype}; layers take bfloat16, float16 or "
-                            "float32")
+    check_types(name, **inputs)
     dtype = TYPES[jnp.dtype(next(iter(tensors.values())).dtype)]
     vector_dtype = next((TYPES[jnp.dtype(v.dtype)] for v in (vectors or {}).values()), dtype)
-    layer = _compiled(name, recipe, dtype, vector_dtype, tuple(map(os.fspath, path)))
+    layer = compiled(name, recipe, dtype, vector_dtype, tuple(map(os.fspath, path)))
     names = tuple((key, (gradients or {}).get(key, f"d{key}")) for key in inputs)
     values = [jnp.asarray(value) for value in inputs.values()]
-    types = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values)
+    types = tuple(_Type(value.shape, value.dtype, varying_axes(value)) for value in values)
     results = _function(layer, tuple(map(float, hypers)), names, types)(*values)
     return results if len(results) > 1 else results[0]
 
 
+class _Type(NamedTuple):
+    """The type of an input, and the mesh axes along which it differs."""
+
+    shape: tuple[int, ...]
+    dtype: jnp.dtype
+    axes: frozenset[str]
+
+
 @functools.lru_cache(maxsize=None)
 def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, str], ...],
-              inputs: tuple[jax.ShapeDtypeStruct, ...]):
+              inputs: tuple[_Type, ...]):
     """A layer as a function of its inputs, of which this has (name, name of the gradient) each,
     and types; it returns a tuple."""
     shape, needed = inputs[0].shape, (*layer.restored, *layer.again_read)
 
     def forward(*values):
         given = {name: value for (name, _), value in zip(names, values, strict=True)}
-        planes = given | _pass(layer, layer.forward, shape, given, hypers)
+        planes = given | run_pass(layer.name, layer.forward, shape, given, hypers)
         outputs = tuple(planes[role].reshape(_shape(layer.forward, role, shape))
                         for role in layer.forward.outputs)
         return outputs, [planes[name] for name in needed]
@@ -78,8 +93,8 @@ def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, s
     def backward(kept, cotangents):
         given = dict(zip(needed, kept, strict=True)) | {
             f"d{role}": dy for role, dy in zip(layer.forward.outputs, cotangents, strict=True)}
-        planes = _pass(layer, layer.backward, shape, given, ())
-        return tuple(planes[gradient].reshape(x.shape).astype(x.dtype)
+        planes = run_pass(layer.name, layer.backward, shape, given)
+        return tuple(_gradient(planes.get(gradient), x)
                      for (_, gradient), x in zip(names, inputs, strict=True))
 
     function = jax.custom_vjp(lambda *values: forward(*values)[0])
@@ -87,14 +102,22 @@ def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, s
     return function
 
 
+def _gradient(plane: jax.Array | None, x: _Type) -> jax.Array:
+    """The gradient of an input, which a backward pass has left in a plane; zeros if in none."""
+    value = (jnp.zeros(x.shape, x.dtype) if plane is None
+             else plane.reshape(x.shape).astype(x.dtype))
+    return summed_like(value, x.axes)
+
+
 def _shape(step: PassPlanes, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of an output for an input of this shape."""
     return shape if step.per[role] is Granularity.ELEMENT else shape[:-1]
 
 
-def _pass(layer: Layer, step: PassPlanes, shape: tuple[int, ...],
-          given: Mapping[str, jax.Array], hypers: tuple[float, ...]) -> dict[str, jax.Array]:
-    """The planes that a pass writes, by name: vectors."""
+def run_pass(layer: str, step: PassPlanes, shape: tuple[int, ...],
+             given: Mapping[str, jax.Array],
+             hypers: tuple[float, ...] = ()) -> dict[str, jax.Array]:
+    """The planes that a pass of a layer writes, by name: vectors."""
     columns = shape[-1] if shape else 1
     rows = math.prod(shape) // max(1, columns)
     made = {plane.name: jax.ShapeDtypeStruct((plane.entries(columns, rows),), DTYPES[plane.type])
@@ -106,7 +129,7 @@ def _pass(layer: Layer, step: PassPlanes, shape: tuple[int, ...],
               for plane in step.kernel.planes}
     if not any(plane.written for plane in step.kernel.planes):
         return {}
-    (written,) = launch(step.kernel, [Tensor(layer.name, (rows, columns), planes)], scalars,
-                        what=f"the layer {layer.name}",
+    (written,) = launch(step.kernel, [Tensor(layer, (rows, columns), planes)], scalars,
+                        what=f"the layer {layer}",
                         instead="call it outside, since it takes leading dimensions").planes
     return written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from tandem._kernel import Kernel, Plan, RoleKind, to_integer
 from tandem._param_planes import sums_over_model
 from tandem.jax._launch import DTYPES, Outcome, Scalar, Tensor, launch
 from tandem.jax._rules import TYPES, Rule, Rules, Strategy
-from tandem.jax._shards import axes_of, check_cut, number_of_shard, whole_shape
+from tandem.jax._shards import axes_of, check_cut, check_spread, number_of_shard, whole_shape
 from tandem.jax._state import State
 
 
@@ -86,6 +86,13 @@ class Optimizer:
                  path: Sequence[str | os.PathLike] = (), seed: int = 0, threads: int = 0,
                  metrics: bool = False, skip_nonfinite: bool = False,
                  min_8bit_size: int | None = 4096, **hypers):
+        if strategy == "auto":
+            raise ValueError("strategy='auto' is one of tandem.torch's optimizers; pass the name of "
+                             "a strategy, or a function that names one for each leaf. "
+                             "tandem.torch.recommend says which, of names and shapes")
+        if not isinstance(strategy, str) and not callable(strategy):
+            raise TypeError("strategy must be the name of one, or a function of a leaf's path and "
+                            f"the leaf that gives one, got {strategy!r}")
         self._rules = Rules(graph, vectors, tuple(path), min_8bit_size, bool(metrics))
         self._strategy, self._seed, self._threads = strategy, to_integer("seed", seed), threads
         self._metrics, self._skips = bool(metrics), bool(skip_nonfinite)
@@ -100,6 +107,14 @@ class Optimizer:
         self._hypers = self._defaults | self._named(hypers)
         self._check_known()
 
+    def __getattr__(self, name: str):
+        """Says what takes the place of the method of optax's transformations."""
+        if name == "update":
+            raise AttributeError("an Optimizer has no update, since it writes the parameters: call "
+                                 "step(grads, state, params), or tandem.jax.as_optax(optimizer) "
+                                 "for optax")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _own_defaults(self) -> dict:
         """Hyperparameters that no kernel has, or whose defaults differ from the graph's."""
         return {}
@@ -109,9 +124,10 @@ class Optimizer:
         given = {name: value for name, value in hypers.items() if value is not None}
         for key, names in self._PAIRS.items():
             if key in given and key not in self._defaults and set(names) <= set(self._defaults):
-                values = tuple(given.pop(key))
+                pair = given.pop(key)
+                values = tuple(pair) if isinstance(pair, Iterable) else (pair,)
                 if len(values) != 2:
-                    raise TypeError(f"{key} must be a pair of numbers, got {values!r}")
+                    raise TypeError(f"{key} must be a pair of numbers, got {pair!r}")
                 given |= dict(zip(names, values))
         if unknown := sorted(set(given) - set(self._defaults)):
             raise TypeError(f"{self.name} has no hyperparameter {unknown[0]!r}; it takes "
@@ -160,11 +176,14 @@ class Optimizer:
         """
         leaves, treedef = self._leaves(params, specs)
         planes = [leaf.rule.initial(leaf.label, leaf.value, self._threads) for leaf in leaves]
+        return self._unmeasured(jnp.zeros((), jnp.int32), treedef.unflatten(planes))
+
+    def _unmeasured(self, count: jax.Array, planes: object) -> State:
+        """A state whose last step has measured and skipped nothing."""
         zero = jnp.zeros((), jnp.float32)
         metrics = dict.fromkeys(_METRICS, zero) if self._metrics else None
         skipped = jnp.zeros((), bool) if self._skips else None
-        return State(jnp.zeros((), jnp.int32), treedef.unflatten(planes), metrics, skipped,
-                     self._identity)
+        return State(count, planes, metrics, skipped, self._identity)
 
     def bytes_per_parameter(self, params: object) -> float:
         """Bytes of weight, gradient and states together, from their storages, on average over
@@ -197,16 +216,26 @@ class Optimizer:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
                             "it, or leave it out of params")
-        whole, strategy = whole_shape(leaf.shape, axes), self._strategy
-        if not isinstance(strategy, str):
-            strategy = strategy(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
-            if not isinstance(strategy, str):
-                raise TypeError(f"strategy gave {strategy!r} for {label}; it must give the name "
-                                "of one")
+        whole = whole_shape(leaf.shape, axes)
+        strategy = self._strategy_of(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
         rule = self._rules.of(label, leaf.dtype, whole, strategy)
         if axes:
             check_cut(label, rule, whole, leaf.shape)
         return rule
+
+    def _strategy_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> str:
+        """The name of the strategy of a leaf."""
+        if isinstance(self._strategy, str):
+            return self._strategy
+        strategy = self._strategy(path, leaf)
+        if not isinstance(strategy, str):
+            raise TypeError(f"strategy gave {strategy!r} for params{path}; it must give the name "
+                            "of one")
+        return strategy
+
+    def _types_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> list[str]:
+        """The types that the strategy of a leaf is for, by the kernel's names."""
+        return self._rules.types(self._strategy_of(path, leaf))
 
     def _leaves(self, params: object,
                 specs: object) -> tuple[list[Leaf], jax.tree_util.PyTreeDef]:
@@ -215,6 +244,7 @@ class Optimizer:
         for (path, value), spec in zip(found, _specs_of(treedef, specs)):
             path = jax.tree_util.keystr(path)
             axes = axes_of(f"params{path}", spec)
+            check_spread(f"params{path}", value, spec, axes)
             leaves.append(Leaf(f"params{path}", path, len(leaves), jnp.asarray(value),
                                self._rule_of(path, value, axes), axes))
             if axes and self._metrics:
@@ -259,14 +289,16 @@ class Optimizer:
                 traced. A hyperparameter out of its domain is an error when the step runs; it
                 has changed nothing then, but donated arrays are gone.
         """
-        _check_state(state)
+        self._check_state(state, "step(grads, state, params)")
         leaves, treedef = self._leaves(params, specs)
         grads = [_checked_grad(leaf, grad) for leaf, grad
                  in zip(leaves, _parallel(treedef, grads, "grads"))]
         planes = self._checked_planes(leaves, treedef, state)
         numbers = self._numbers(state.count, hypers)
-        encoded = self._encoded(leaves, grads)
+        encoded = self._encoded(leaves, grads, planes)
         skipped = self._find_non_finite(leaves, encoded) if self._skips else None
+        planes = [_with_history(leaf, *pair, skipped) for leaf, *pair
+                  in zip(leaves, planes, encoded)]
         made, sums = [None] * len(leaves), []
         for members in _by_rule(leaves):
             outcome = self._launch(members, planes, encoded, numbers, state.count, skipped)
@@ -295,15 +327,16 @@ class Optimizer:
             name: self._seed if kind is RoleKind.SEED else step
             for name, kind in kernel.integers.items()}
 
-    def _encoded(self, leaves: Sequence[Leaf],
-                 grads: Sequence[jax.Array]) -> list[dict[str, jax.Array]]:
+    def _encoded(self, leaves: Sequence[Leaf], grads: Sequence[jax.Array],
+                 planes: Sequence[Mapping]) -> list[dict[str, jax.Array]]:
         """The planes of gradients that kernels read, by name."""
         made: list = [None] * len(leaves)
         for members in _by_rule(leaves, lambda leaf: grads[leaf.index].dtype):
             found = members[0].rule.encoded_grads(
-                [(f"grads{leaf.path}", grads[leaf.index]) for leaf in members], self._threads)
-            for leaf, planes in zip(members, found):
-                made[leaf.index] = planes
+                [(f"grads{leaf.path}", grads[leaf.index], planes[leaf.index])
+                 for leaf in members], self._threads)
+            for leaf, encoded in zip(members, found):
+                made[leaf.index] = encoded
         return made
 
     def _find_non_finite(self, leaves: Sequence[Leaf],
@@ -329,8 +362,8 @@ class Optimizer:
         """The launch of leaves that have one rule and type."""
         of_step = members[0].rule.of_step(members[0].type)
         tensors = [Tensor(leaf.label, leaf.rule.size_of_shape(leaf.value.shape),
-                          {of_step.visible.name: leaf.value, **planes[leaf.index],
-                           **grads[leaf.index]}, key=leaf.index) for leaf in members]
+                          {of_step.visible.name: leaf.value, **grads[leaf.index],
+                           **planes[leaf.index]}, key=leaf.index) for leaf in members]
         shards = jnp.stack([number_of_shard(leaf.axes) for leaf in members]) if any(
             leaf.axes for leaf in members) else None
         return launch(of_step.kernel, tensors,
@@ -354,12 +387,20 @@ class Optimizer:
         return treedef.unflatten(params), State(
             count, treedef.unflatten(planes), metrics, skipped, self._identity)
 
-    def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
-        """The planes of the leaves, if they are those of the leaves' rules."""
+    def _check_state(self, state: object, call: str) -> None:
+        """Refuses what is no state of this optimizer; `call` names the arguments of what takes
+        one, in order."""
+        if not isinstance(state, State):
+            raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
+                            f"last step has returned: {call}")
         if state.identity != self._identity:
             raise ValueError(f"the state is one of {state.identity}, but this optimizer is "
-                             f"{self._identity}; begin anew with init(params), or create the "
-                             "optimizer as the state's was")
+                             f"{self._identity}; begin anew with init(params), create the "
+                             "optimizer as the state's was, or convert the state: "
+                             "tandem.jax.convert_state")
+
+    def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
+        """The planes of the leaves, if they are those of the leaves' rules."""
         planes = _parallel(treedef, state.planes, "state.planes")
         for leaf, found in zip(leaves, planes):
             _check_planes(leaf, found)
@@ -378,6 +419,15 @@ def _by_rule(leaves: Sequence[Leaf], more: Callable[[Leaf], object] = lambda lea
     for leaf in leaves:
         groups.setdefault((id(leaf.rule), leaf.type, more(leaf)), []).append(leaf)
     return list(groups.values())
+
+
+def _with_history(leaf: Leaf, planes: Mapping, grads: Mapping,
+                  skipped: jax.Array | None) -> Mapping:
+    """The planes of a state with what the encoding of a gradient has left there, unless the
+    step is skipped."""
+    names = [plane.name for plane in leaf.rule.grad_planes if plane.persistent]
+    return {**planes, **{name: grads[name] if skipped is None else
+                         jnp.where(skipped != 0, planes[name], grads[name]) for name in names}}
 
 
 def _parallel(treedef, tree: object, name: str) -> list:
@@ -399,12 +449,6 @@ def _specs_of(treedef, specs: object) -> list:
     if specs is None or isinstance(specs, PartitionSpec):
         return [specs or PartitionSpec()] * treedef.num_leaves
     return _parallel(treedef, specs, "specs")
-
-
-def _check_state(state: object) -> None:
-    if not isinstance(state, State):
-        raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
-                        "last step has returned: step(grads, state, params)")
 
 
 def _checked_grad(leaf: Leaf, grad: object) -> jax.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -51,29 +51,39 @@ class Rule(ParamPlanes):
         planes = {name: zeros(self.state_planes[name], shape)
                   for name, shape in self.shapes(param.shape).items()}
         if self.hidden:
-            (codes,) = self._encoded([(label, param)], self.weight_storage, self._weights, threads,
+            (codes,) = self._encoded([(label, param, {})], self.weight_storage, self.weight_planes, threads,
                                      fresh=True)
             return planes | codes
-        return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self._weights
+        return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self.weight_planes
                          if plane.bits > self.visible.bits}
 
-    def encoded_grads(self, grads: Sequence[tuple[str, jax.Array]],
+    def encoded_grads(self, grads: Sequence[tuple[str, jax.Array, Mapping[str, jax.Array]]],
                       threads: int) -> list[dict[str, jax.Array]]:
-        """The planes of gradients, (label, array) each, that the step reads, by name."""
+        """The planes of gradients that the step reads, by name.
+
+        Args:
+            grads: (label, array, planes of the state) of each.
+            threads: 0 for one per core.
+        """
         if not self.encodes:
             (plane,) = self.grad_planes
-            return [{plane.name: grad.astype(DTYPES[plane.type])} for _, grad in grads]
+            return [{plane.name: grad.astype(DTYPES[plane.type])} for _, grad, _ in grads]
+        kept = [plane.name for plane in self.grad_planes if plane.persistent]
+        grads = [(label, grad, {name: state[name] for name in kept})
+                 for label, grad, state in grads]
         return self._encoded(grads, self.grad_storage, self.grad_planes, threads, fresh=False)
 
-    def _encoded(self, values: Sequence[tuple[str, jax.Array]], storage: str,
-                 planes: Sequence[Plane], threads: int, fresh: bool) -> list[dict[str, jax.Array]]:
-        """The planes of values, all of one type, in a storage."""
+    def _encoded(self, values: Sequence[tuple[str, jax.Array, Mapping[str, jax.Array]]],
+                 storage: str, planes: Sequence[Plane], threads: int,
+                 fresh: bool) -> list[dict[str, jax.Array]]:
+        """The planes of values, all of one type, in a storage; (label, array, planes that go on)
+        of each."""
         jobs = []
-        for label, value in values:
+        for label, value, begun in values:
             size = self.size_of_shape(value.shape)
             shapes = [self.shape_of(plane, value.shape, size) for plane in planes]
-            jobs.append(Job(label, size, [value], shapes))
-        (dtype,) = {value.dtype for _, value in values}
+            jobs.append(Job(label, size, [value], shapes, begun))
+        (dtype,) = {value.dtype for _, value, _ in values}
         return convert(jobs, floats(TYPES[dtype]), storage, planes, fresh=fresh,
                        matrix=self.kernel.is_matrix, threads=threads,
                        what=f"the encoding of arrays for {self.kernel.name}")
@@ -149,6 +159,16 @@ class Rules:
                     and not sums_over_model(kernel))
         is_wide = TYPES[jnp.dtype(dtype)] not in own.types
         return self._of(Key(strategy, is_vector, is_wide, is_small))
+
+    @property
+    def graphs(self) -> tuple[str, str | None]:
+        """The graph, and that of vectors if there is one."""
+        graph, vectors = self._graphs
+        return os.fspath(graph), vectors and os.fspath(vectors)
+
+    def types(self, strategy: str) -> list[str]:
+        """The types of parameters that a strategy itself is for."""
+        return self._own(strategy, False).types
 
     def _check_shape(self, label: str, shape: Sequence[int], kernel: Kernel,
                      is_vector: bool) -> None:

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 
 from tandem._kernel import Granularity
 from tandem._param_planes import ParamPlanes
+from tandem.jax._launch import varying_axes
 
 
 def axes_of(label: str, spec: object) -> tuple[str, ...]:
@@ -26,6 +27,15 @@ def axes_of(label: str, spec: object) -> tuple[str, ...]:
         raise ValueError(f"the spec of {label} is {spec}, which spreads other dimensions than "
                          "the first; shards must be whole rows: P('axis')")
     return () if first is None else (first,) if isinstance(first, str) else tuple(first)
+
+
+def check_spread(label: str, value: object, spec: PartitionSpec, axes: tuple[str, ...]) -> None:
+    """Refuses a shard that would be taken for a whole leaf."""
+    missing = sorted(varying_axes(value) - set(axes)) if isinstance(value, jax.Array) else []
+    if missing:
+        raise ValueError(
+            f"{label} differs along the mesh axis {missing[0]!r}, but its spec is {spec}; say how "
+            f"leaves are spread: specs=..., with P({missing[0]!r}) for shards of one leaf")
 
 
 def whole_shape(shape: tuple[int, ...], axes: tuple[str, ...]) -> tuple[int, ...]:

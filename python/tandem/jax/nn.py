@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from tandem._layers import check_alike, check_vectors
+from tandem.jax import _linear
 from tandem.jax._layer import run
 
 Path = Sequence[str | os.PathLike]
@@ -82,3 +83,69 @@ def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: s
     check_alike("geglu", gate=gate, up=up)
     return run("geglu_tanh" if approximate else "geglu", recipe, path, (), {
         "gate": gate, "up": up})
+
+
+def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *,
+           recipe: str = "coat", path: Path = ()) -> jax.Array:
+    """x @ weight + bias, which keeps x as the recipe says for linear layers.
+
+    JAX computes the products. In the backward pass that of the weight's gradient reads what is
+    kept.
+
+    Args:
+        x: [..., n] in bfloat16, float16 or float32.
+        weight: [n, m] in the same type, as jax.nn's initializers and Flax have it. PyTorch's
+            weights are transposed.
+        bias: [m] in the same type.
+    """
+    return _linear.linear(x, weight, bias, recipe, path)
+
+
+def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,
+                  reduction: str = "mean", *, recipe: str = "coat",
+                  path: Path = ()) -> jax.Array:
+    """The cross entropy of softmax(x) and a class for each row.
+
+    Losses and their sum are computed in float32 and rounded to x's type at the end.
+
+    Args:
+        x: [..., n] in bfloat16, float16 or float32: the logits of at most 2**24 classes.
+        target: [...], integers: classes. Where one does not exist, that is an IndexError if the
+            classes are known when the function is called; inside of jax.jit the loss is NaN.
+        ignore_index: the class of rows that have no loss.
+        reduction: "mean", over the rows that have a loss, "sum", or "none".
+    """
+    classes, is_wrong = _classes(x, target, ignore_index, reduction)
+    numbers = jnp.arange(x.shape[-1], dtype=jnp.float32)
+    losses = run("cross_entropy", recipe, path, (), {"x": x},
+                 {"target": classes, "column": numbers})
+    losses = losses * jnp.where(is_wrong, jnp.nan, 1)
+    if reduction == "none":
+        return losses.astype(x.dtype)
+    total = losses.sum()
+    if reduction == "sum":
+        return total.astype(x.dtype)
+    # The mean of no losses is NaN, but their gradients are zeros.
+    count = (is_wrong | (classes >= 0)).sum()
+    mean = total / jnp.maximum(count, 1).astype(jnp.float32)
+    return jnp.where(count > 0, mean, jnp.nan).astype(x.dtype)
+
+
+def _classes(x: jax.Array, target: jax.Array, ignore_index: int,
+             reduction: str) -> tuple[jax.Array, jax.Array]:
+    """Each row's class in f32, -1 for none, and whether there is no such class."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
+    target = jnp.asarray(target)
+    if not x.ndim or target.shape != x.shape[:-1] or not jnp.issubdtype(target.dtype, jnp.integer):
+        raise ValueError(f"cross_entropy takes rows and a class for each: x is {x.shape}, target "
+                         f"is {target.shape} of {target.dtype}; classes are the last dimension of "
+                         "x, and target has integers for the others")
+    if x.shape[-1] > 1 << 24:
+        raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
+    is_ignored = target == ignore_index
+    is_wrong = ~is_ignored & ((target < 0) | (target >= x.shape[-1]))
+    if not isinstance(is_wrong, jax.core.Tracer) and is_wrong.any():
+        raise IndexError(f"target {int(target[is_wrong][0])} is none of {x.shape[-1]} classes, nor "
+                         f"ignore_index={ignore_index}")
+    return jnp.where(is_ignored | is_wrong, -1, target).astype(jnp.float32), is_wrong

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 
 import tandem
 import tandem.jax
-from support.jax_bits import arrays, assert_same_bits, bits, dtype_of, gradients
+from support.jax_bits import (arrays, assert_same_bits, bits, dtype_of, gradients,
+                              state_of_torch, to_jax, to_torch, with_delayed_gradients)
 from tandem._param_planes import ParamPlanes
 
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
@@ -71,44 +72,13 @@ def test_numpy(strategy):
             assert np.array_equal(bits(value), bits(want[name])), name
 
 
-def to_torch(torch, array):
-    """A tensor with the bits of an array."""
-    array = np.array(array)
-    types = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32,
-             "int8": torch.int8, "int16": torch.int16, "float8_e4m3fn": torch.float8_e4m3fn,
-             "float8_e5m2": torch.float8_e5m2, "float8_e8m0fnu": torch.float8_e8m0fnu}
-    flat = torch.from_numpy(array.reshape(-1).view(f"i{array.itemsize}"))
-    return flat.view(types[array.dtype.name]).reshape(array.shape)
-
-
-def to_jax(tensor):
-    """An array with the bits of a tensor."""
-    types = {str(tensor.dtype).removeprefix("torch."): tensor.element_size()}
-    ((name, size),) = types.items()
-    integer = {1: "int8", 2: "int16", 4: "int32"}[size]
-    import torch
-    flat = tensor.detach().contiguous().reshape(-1).view(getattr(torch, integer)).numpy()
-    return jnp.asarray(flat.view(jnp.dtype(name))).reshape(tensor.shape)
-
-
 def torch_steps(optimizer, seeds):
-    torch = pytest.importorskip("torch")
     params = optimizer.param_groups[0]["params"]
     for seed in seeds:
         grads = gradients([to_jax(p) for p in params], seed)
         for param, grad in zip(params, grads):
-            param.grad = to_torch(torch, grad)
+            param.grad = to_torch(grad)
         optimizer.step()
-
-
-def jax_state(optimizer, torch_optimizer, params):
-    """The state of a PyTorch optimizer as one of tandem.jax."""
-    state = optimizer.init(params)
-    planes = [{name: to_jax(torch_optimizer.state[p][name]) for name in kept}
-              for p, kept in zip(torch_optimizer.param_groups[0]["params"], state.planes)]
-    counts = [kept["step"] for kept in torch_optimizer.state.values() if "step" in kept]
-    return tandem.jax.State(jnp.int32(counts[0] if counts else 2), planes, None, None,
-                            state.identity)
 
 
 def compared(strategy, name, shapes, bound, dtype=None, **options):
@@ -121,15 +91,15 @@ def compared(strategy, name, shapes, bound, dtype=None, **options):
     kind = {"adamw": "AdamW", "lamb": "LAMB", "sgd": "SGD", "rmsprop": "RMSprop"}.get(
         name, name.capitalize())
     theirs = getattr(tandem.torch, kind)(
-        [torch.nn.Parameter(to_torch(torch, x)) for x in params], lr=float(RATE), seed=7,
+        [torch.nn.Parameter(to_torch(x)) for x in params], lr=float(RATE), seed=7,
         strategy=strategy, min_8bit_size=bound, **options)
     torch_steps(theirs, range(2))
     tensors = theirs.param_groups[0]["params"]
     params = [to_jax(p) for p in tensors]
-    state = jax_state(optimizer, theirs, params)
+    state = state_of_torch(optimizer, [theirs.state[p] for p in tensors], params)
     params, state = train(optimizer, params, state, range(2, 5), lr=RATE)
     torch_steps(theirs, range(2, 5))
-    want = jax_state(optimizer, theirs, params)
+    want = state_of_torch(optimizer, [theirs.state[p] for p in tensors], params)
     assert_same_bits(params, [to_jax(p) for p in tensors])
     assert_same_bits(state.planes, want.planes)
 
@@ -166,6 +136,11 @@ def test_adafactor():
     for x, kept, want in zip(params, state.planes, planes):
         for name, value in {"param": x, **kept}.items():
             assert np.array_equal(bits(value), bits(want[name])), name
+
+
+def test_pytorch_delayed_gradients(tmp_path):
+    """Scales of gradients follow from the gradients before, which the state remembers."""
+    compared(with_delayed_gradients(tmp_path), "adamw", SHAPES, 0, path=[tmp_path])
 
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "adam8bit", "fp8-lm"))

@@ -8,6 +8,8 @@
 #
 #===----------------------------------------------------------------------===#
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp
 
-from support.jax_bits import arrays, bits
+from support.jax_bits import arrays, bits, run_on_two_devices
 from tandem.jax import nn
 
 #: The shapes of each layer's inputs, and its number of outputs.
@@ -66,6 +68,41 @@ def test_empty_inputs():
     y, derive = jax.vjp(nn.rms_norm, jnp.ones((0, 8)), jnp.ones(8))
     assert y.shape == (0, 8)
     assert np.array_equal(derive(y)[1], np.zeros(8))
+
+
+SHARDS = textwrap.dedent("""
+    import functools
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import AxisType, PartitionSpec as P
+    from support.jax_bits import arrays
+    from tandem.jax import nn
+
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
+    x, gain, head, bias = arrays([(8, 32), (32,), (32, 10), (10,)], jnp.float32)
+    weights, labels = {"gain": gain, "head": head, "bias": bias}, jnp.arange(8)
+
+    def loss_of(weights, x, labels):
+        hidden = nn.silu(nn.rms_norm(x, weights["gain"], recipe="mxfp8"), recipe="mxfp8")
+        logits = nn.linear(hidden, weights["head"], weights["bias"], recipe="mxfp8")
+        return nn.cross_entropy(logits, labels, reduction="sum", recipe="mxfp8")
+
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("data"), P("data")),
+                       out_specs=(P(), (P(), P("data"))))
+    def spread(*inputs):
+        return jax.value_and_grad(lambda *inputs: jax.lax.psum(loss_of(*inputs), "data"), (0, 1))(
+            *inputs)
+
+    want = jax.value_and_grad(loss_of, (0, 1))(weights, x, labels)
+    got = jax.jit(spread)(weights, x, labels)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+""")
+
+
+def test_shards():
+    """Gradients of what all devices have are sums over the devices."""
+    run_on_two_devices(SHARDS)
 
 
 def test_refusals():

@@ -22,7 +22,8 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp
 
 import tandem.jax
-from support.jax_bits import arrays, assert_same_bits, bits, gradients
+from support.jax_bits import (arrays, assert_same_bits, bits, gradients,
+                              run_on_two_devices, with_delayed_gradients)
 
 #: Strategies of each kind: plain, compensated, in 8 bits, weights and gradients in codes.
 KINDS = ("fp32", "collage-plus", "coat", "fp8-collage-plus")
@@ -158,6 +159,20 @@ def test_skipped_steps():
     bad["first"]["b"] = grads["first"]["b"].at[3].set(jnp.nan)
     after, kept = step(bad, state, params)
     assert kept.skipped and int(kept.count) == 1
+    assert_same_bits((after, kept.planes), (params, state.planes))
+
+
+def test_skipped_steps_remember_nothing(tmp_path):
+    """A gradient that is skipped leaves no trace in the scales of those after it."""
+    optimizer, params, state = make(with_delayed_gradients(tmp_path), path=[tmp_path],
+                                    skip_nonfinite=True, min_8bit_size=0)
+    grads = gradients(params, 0)
+    params, state = optimizer.step(grads, state, params)
+    history = state.planes["second"]["grad.history"]
+    assert history.any()
+    bad = grads | {"second": grads["second"].at[3].set(jnp.inf)}
+    after, kept = optimizer.step(bad, state, params)
+    assert kept.skipped
     assert_same_bits((after, kept.planes), (params, state.planes))
 
 
@@ -334,8 +349,11 @@ def test_states_of_others():
     ({"lr": "fast"}, "lr must be a number or a function"),
     ({"beta3": 1.0}, "no hyperparameter 'beta3'; it takes lr, beta1"),
     ({"betas": (1, 2, 3)}, "betas must be a pair"),
+    ({"betas": 0.9}, "betas must be a pair of numbers, got 0.9"),
+    ({"strategy": {"w": "fp32"}}, "strategy must be the name of one, or a function of a leaf's"),
     ({"decay": "outside"}, "decay must be 'inside'"),
     ({"strategy": "fp33"}, "fp33"),
+    ({"strategy": "auto"}, "tandem.torch.recommend says which, of names and shapes"),
 ))
 def test_options_are_checked(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
@@ -417,20 +435,33 @@ SHARDS = textwrap.dedent("""
             spread(optimizer)[0](params)
         except ValueError as error:
             refused[name] = str(error)
+    try:
+        step = jax.shard_map(tandem.jax.lamb(strategy="fp32").init, mesh=mesh, in_specs=P("data"),
+                             out_specs=P())
+        step({"v": jnp.ones((8, 8))})
+    except ValueError as error:
+        refused["specs"] = str(error)
+
+    optimizer = tandem.jax.adamw(strategy="bf16-stochastic", seed=3)
+    wrapped = tandem.jax.as_optax(optimizer, specs=specs)
+    params = dict(zip(shapes, arrays(shapes.values(), jnp.bfloat16)))
+
+    def update(params, grads):
+        return wrapped.update(grads, wrapped.init(params), params)[0]
+
+    updates = jax.shard_map(update, mesh=mesh, in_specs=(specs, specs), out_specs=specs)(
+        params, grads)
+    got = jax.tree.map(lambda x, y: (x + y).astype(x.dtype), params, updates)
+    assert_same_bits(got, optimizer.step(grads, optimizer.init(params), params)[0])
     print(json.dumps(refused))
 """)
 
 
 def test_shards():
     """Shards of two devices have the bits of whole arrays on one, random ones too."""
-    import os
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    path = os.pathsep.join(map(str, [*sys.path, os.path.dirname(os.path.dirname(__file__))]))
-    result = subprocess.run(
-        [sys.executable, "-c", SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"],
-        env=os.environ | flags | {"PYTHONPATH": path}, capture_output=True, text=True,
-        timeout=300)
-    assert result.returncode == 0, result.stderr
-    refused = json.loads(result.stdout)
+    refused = json.loads(run_on_two_devices(
+        SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"))
     assert "lamb under 'collage-plus' computes values from all of it" in refused["lamb"]
     assert "(257,), inside of 256 elements that share a scale" in refused["groups"]
+    assert ("params['v'] differs along the mesh axis 'data', but its spec is P(); say how leaves are "
+            "spread: specs=..., with P('data')") in refused["specs"].replace("PartitionSpec", "P")

@@ -101,6 +101,7 @@ def test_torch_python():
 def test_jax_python():
     """The examples of docs/JAX.md, one after the other."""
     pytest.importorskip("jax", reason="JAX is not installed")
+    pytest.importorskip("optax", reason="optax is not installed")
     names = {}
     for block in blocks("docs/JAX.md", "python"):
         exec(block, names)

@@ -8,10 +8,17 @@
 #===----------------------------------------------------------------------===#
 """Pytrees of random arrays, and their bits."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import tandem.jax
+from support.kernels import STRATEGY_PATH
 from tandem.jax._launch import DTYPES
 
 
@@ -46,3 +53,54 @@ def assert_same_bits(got, want):
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(want)):
         assert (x.dtype, x.shape) == (y.dtype, y.shape), path
         assert np.array_equal(bits(x), bits(y)), path
+
+
+def with_delayed_gradients(folder):
+    """Writes a strategy whose scales of gradients are made of those before; returns its name."""
+    text = (STRATEGY_PATH / "fp8-lm-delayed.mlir").read_text()
+    (grad,) = [line for line in text.splitlines() if "assign grad" in line]
+    delayed = grad.replace("recipe = pow2", "recipe = pow2, history = 16, margin = 1")
+    text = text.replace(grad, delayed).replace("fp8-lm-delayed", "delayed")
+    assert delayed in text
+    (folder / "delayed.mlir").write_text(text)
+    return "delayed"
+
+
+def run_on_two_devices(program, *arguments):
+    """The output of a program in a process where JAX has two devices."""
+    path = os.pathsep.join(map(str, [*sys.path, Path(__file__).parents[1]]))
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300,
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+                          "PYTHONPATH": path})
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def to_torch(array):
+    """A tensor with the bits of an array."""
+    import torch
+    array = np.array(array)
+    types = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32,
+             "int8": torch.int8, "int16": torch.int16, "float8_e4m3fn": torch.float8_e4m3fn,
+             "float8_e5m2": torch.float8_e5m2, "float8_e8m0fnu": torch.float8_e8m0fnu}
+    flat = torch.from_numpy(array.reshape(-1).view(f"i{array.itemsize}"))
+    return flat.view(types[array.dtype.name]).reshape(array.shape)
+
+
+def to_jax(tensor):
+    """An array with the bits of a tensor."""
+    import torch
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32}[tensor.element_size()]
+    flat = tensor.detach().contiguous().reshape(-1).view(integer).numpy()
+    name = str(tensor.dtype).removeprefix("torch.")
+    return jnp.asarray(flat.view(jnp.dtype(name))).reshape(tensor.shape)
+
+
+def state_of_torch(optimizer, states, params):
+    """The states of a PyTorch optimizer's parameters, in order, as one of tandem.jax."""
+    planes = [{name: to_jax(theirs[name]) for name in kept}
+              for theirs, kept in zip(states, optimizer.init(params).planes)]
+    counts = [theirs["step"] for theirs in states if "step" in theirs]
+    return tandem.jax.State(jnp.int32(counts[0] if counts else 2), planes, None, None,
+                            optimizer._identity)

@@ -9,13 +9,11 @@ import torch
 
 from tandem.torch._versions import at_least
 from tandem.torch.optim._memory import Footprints, in_bytes
-from tandem.torch.optim._recommend import (Recommendation, Search, checked_betas,
+from tandem.torch.optim._recommend import (AUTO, Recommendation, Search, checked_betas,
                                            on_first_rank, ranks_of)
 from tandem.torch.optim._roles import ROLES, describe_parameter
 from tandem.torch.optim._wrappers import has_ranks
 
-#: The name that stands for a choice.
-AUTO = "auto"
 #: Whether optimizers take named parameters, as from PyTorch 2.6 on.
 TAKES_NAMES = at_least(2, 6)
 
@@ -28,10 +26,12 @@ class Chosen(NamedTuple):
     recommendation: Recommendation
 
 
-def choose(params: Iterable, memory: object, betas: object, options: Mapping) -> Chosen:
-    """Divides the param groups of an AdamW by roles, each with the strategy for it.
+def choose(optimizer: str, params: Iterable, memory: object, betas: object,
+           options: Mapping) -> Chosen:
+    """Divides the param groups of an optimizer by roles, each with the strategy for it.
 
     Args:
+        optimizer: "AdamW" or "Adam".
         params: parameters, named parameters or param groups, as the optimizer takes them.
         memory: bytes on this rank, or a text such as "24GiB".
         betas: those of groups that name none; None for the graph's.
@@ -54,7 +54,8 @@ def choose(params: Iterable, memory: object, betas: object, options: Mapping) ->
     codes = 0 if has_ranks() or any(_maximizes(group, options) for group in groups) else 1
     footprints = Footprints(bool(options.get("gradient_release")),
                             options.get("min_8bit_size", 4096))
-    search = Search(tensors, [second for _, second in pairs], codes, footprints)
+    search = Search(tensors, [second for _, second in pairs], codes, footprints,
+                    optimizer)
     recommendation = search.best(limit, ranks_of(tensors), pairs[0])
     strategies = recommendation.strategies
     divided = [part for group, own in zip(groups, found)

@@ -233,7 +233,7 @@ class KernelBinding(ParamPlanes):
 
     def is_weight(self, name: str) -> bool:
         """Whether a plane is one of the weight's."""
-        return any(plane.name == name for plane in self._weights)
+        return any(plane.name == name for plane in self.weight_planes)
 
     def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
         """The shape of a plane beside a tensor with the layout of its parameter's planes."""
@@ -262,7 +262,7 @@ class KernelBinding(ParamPlanes):
         if self._codes:
             return self._codes.like(param, state)
         has_codes = self.hidden and state
-        return self._ordered(state[self._weights[0].name] if has_codes else param)
+        return self._ordered(state[self.weight_planes[0].name] if has_codes else param)
 
     def place_of(self, shard: Shard | None) -> tuple[int, Sharding | None]:
         """The number of this rank's first element, and what a plan is told of the shards; a
@@ -338,7 +338,7 @@ class KernelBinding(ParamPlanes):
         }
         if self.hidden:
             self.encode_weight(param, planes)
-        for plane in () if self.hidden else self._weights:
+        for plane in () if self.hidden else self.weight_planes:
             if plane.bits > self.visible.bits:
                 planes[plane.name].copy_(param)
         return ({self.step: 0} if self.step else {}) | self._spread(planes, whole)
@@ -348,15 +348,15 @@ class KernelBinding(ParamPlanes):
         param, state = self.updated(param), local_state(state)
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
         self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
-                     self.weight_storage, self._weights)
+                     self.weight_storage, self.weight_planes)
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
         """The weights that these states hold, on this rank."""
         states = list(map(local_state, states))
-        likes = [self._ordered(state[self._weights[0].name]) for state in states]
+        likes = [self._ordered(state[self.weight_planes[0].name]) for state in states]
         weights = [empty_plane(like, dtype, self.device) for like in likes]
-        self.convert([_dense(self._weights, self._weight_of(state), like)
+        self.convert([_dense(self.weight_planes, self._weight_of(state), like)
                       for state, like in zip(states, likes)],
                      self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)],
                      threads)
@@ -400,7 +400,7 @@ class KernelBinding(ParamPlanes):
                 group=self.group, **options)
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
-        return [state[plane.name] for plane in self._weights]
+        return [state[plane.name] for plane in self.weight_planes]
 
     def check_state(self, state: Mapping, param: torch.Tensor, label: str,
                     moves: bool = False) -> None:
@@ -437,7 +437,7 @@ class KernelBinding(ParamPlanes):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != device:
                 return f"has {name!r} on {tensor.device}, not on {device}"
-        role = self._weights[0].role
+        role = self.weight_planes[0].role
         for name in state:
             # Bits of the weight that no kernel here would read, as after p.data.float().
             if (name == role or name.startswith(f"{role}.")) and name not in self.state_planes:

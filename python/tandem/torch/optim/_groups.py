@@ -11,6 +11,7 @@ from tandem._convert import CPU
 from tandem._kernel import RoleKind
 from tandem.torch._shards import is_dtensor
 from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._recommend import AUTO
 
 #: Options of a param group that say which kernel updates its parameters, and what that
 #: reads.
@@ -23,6 +24,10 @@ def check_options(group: Mapping, index: int) -> None:
     if not isinstance(strategy, str):
         raise TypeError(f"strategy of param group {index} must be a strategy's name, got "
                         f"{strategy!r}")
+    if strategy == AUTO:
+        raise ValueError(f"strategy of param group {index} is 'auto', which AdamW and Adam take "
+                         "for all groups together: AdamW(..., strategy='auto', memory='24GiB'); "
+                         "name one here, as tandem.torch.recommend does")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
         raise TypeError(f"min_8bit_size of param group {index} must be a number of "
                         f"elements, or None for none, got {size!r}")

@@ -41,7 +41,25 @@ class _Library(Optimizer):
                          **without_torch_options(type(self).__name__, options))
 
 
-class AdamW(_Library):
+class _Choosing(_Library):
+    """An optimizer of which ``strategy="auto"`` chooses the strategies."""
+
+    #: The :class:`Recommendation` of ``strategy="auto"``; None otherwise, and after pickling.
+    recommendation = None
+
+    def _chosen(self, optimizer: str, params: Iterable, memory: object, betas: object,
+                options: dict, **others) -> Iterable:
+        """The parameters, in groups with strategies if these are to be chosen; then the option
+        is one of them."""
+        if options.get("strategy") == _auto.AUTO:
+            params, options["strategy"], self.recommendation = _auto.choose(
+                optimizer, params, memory, betas, options | others)
+        elif memory is not None:
+            raise TypeError("memory= says what strategy='auto' may use; pass both or neither")
+        return params
+
+
+class AdamW(_Choosing):
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
@@ -58,18 +76,12 @@ class AdamW(_Library):
             only the names of named parameters say. :attr:`recommendation` has the choice.
     """
 
-    #: The :class:`Recommendation` of ``strategy="auto"``; None otherwise, and after pickling.
-    recommendation = None
-
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
                  eps_inside_root: bool = False, max_norm=None, memory=None, **options):
         graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.torch.Optimizer")
-        if options.get("strategy") == _auto.AUTO:
-            params, options["strategy"], self.recommendation = _auto.choose(
-                params, memory, betas, options | _given(max_norm=max_norm))
-        elif memory is not None:
-            raise TypeError("memory= says what strategy='auto' may use; pass both or neither")
+        params = self._chosen("AdamW", params, memory, betas, options,
+                              **_given(max_norm=max_norm))
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                         max_norm=max_norm)
         super().__init__(params, graph, **hypers, **options)
@@ -85,11 +97,16 @@ class LAMB(_Library):
         super().__init__(params, "lamb", **hypers, **options)
 
 
-class Adam(_Library):
-    """Adam (Kingma and Ba 2015), with weight decay added to the gradient."""
+class Adam(_Choosing):
+    """Adam (Kingma and Ba 2015), with weight decay added to the gradient.
+
+    Args:
+        memory: with ``strategy="auto"``, as for :class:`AdamW`.
+    """
 
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
-                 weight_decay=None, **options):
+                 weight_decay=None, *, memory=None, **options):
+        params = self._chosen("Adam", params, memory, betas, options)
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "adam", **hypers, **options)
 

@@ -20,6 +20,10 @@ from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Descr
 
 #: The factor of the least error within which the simplest choice is taken.
 TOLERANCE = 1.1
+#: The strategy's name that stands for a choice.
+AUTO = "auto"
+#: The optimizers that errors were measured of: without weight decay, where they are the same.
+OPTIMIZERS = ("AdamW", "Adam")
 #: The strategies of small tensors: float32 in whole, in the fewest bytes.
 EXACT = {torch.bfloat16: "remainder", torch.float32: "fp32"}
 
@@ -67,6 +71,7 @@ class Recommendation:
         error: the root mean square of the choices' errors over all parameters.
         notes: what to know besides the table, in sentences.
         gradient_release: whether backward passes take the steps.
+        optimizer: the class that the strategies are for.
     """
 
     choices: tuple[Choice, ...]
@@ -76,6 +81,7 @@ class Recommendation:
     error: float
     notes: tuple[str, ...] = ()
     gradient_release: bool = False
+    optimizer: str = "AdamW"
 
     @property
     def strategies(self) -> dict[str, str]:
@@ -96,7 +102,7 @@ class Recommendation:
         """Python that makes the optimizer of a model called `model`."""
         lines = ["groups = tandem.torch.param_groups(model, {",
                  *(f'    "{role}": "{name}",' for role, name in self.strategies.items()), "})",
-                 f"optimizer = tandem.torch.AdamW(groups, lr=1e-3, betas={self.betas}"
+                 f"optimizer = tandem.torch.{self.optimizer}(groups, lr=1e-3, betas={self.betas}"
                  + (", gradient_release=True)" if self.gradient_release else ")")]
         if self.ranks > 1:
             lines.insert(0, f"# after fully_shard(model), over {self.ranks} ranks")
@@ -115,8 +121,8 @@ class Recommendation:
 
 def recommend(model: object, memory: int | float | str, ranks: int = 1,
               betas: Sequence[float] = (0.9, 0.999), *, codes: bool = True,
-              gradient_release: bool = False) -> Recommendation:
-    """A strategy for each kind of a model's parameters under AdamW.
+              gradient_release: bool = False, optimizer: str = "AdamW") -> Recommendation:
+    """A strategy for each kind of a model's parameters under AdamW or Adam.
 
     Of the strategies whose moments follow their averages at these betas (docs/Following.md),
     those are taken with the least error (docs/Accuracy.md) for which weights, gradients and
@@ -136,22 +142,34 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
         codes: whether gradients and weights may be codes, which need other ways of clipping
             (docs/Torch.md); never on several ranks, where they save nothing.
         gradient_release: whether backward passes take the steps and release gradients.
+        optimizer: "AdamW" or "Adam". What others lose was not measured.
 
     Raises:
         TypeError: the model is none, or has parameters of another type.
-        ValueError: the memory is too little, and how much is the least; or an argument is
-            out of its domain.
+        ValueError: the memory is too little, and how much is the least; the optimizer was not
+            measured; or an argument is out of its domain.
     """
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
+    check_optimizer(optimizer)
     limit, betas = in_bytes(memory), checked_betas(betas)
     tensors = describe(model)
     tensors = ([_spread(tensor, ranks) for tensor in tensors] if ranks > 1
                else list(map(on_first_rank, tensors)))
     ranks = max(ranks, ranks_of(tensors))
     search = Search(tensors, [betas[1]], 2 if codes and ranks == 1 else 0,
-                    Footprints(gradient_release))
+                    Footprints(gradient_release), optimizer)
     return search.best(limit, ranks, betas)
+
+
+def check_optimizer(name: str) -> None:
+    """Refuses an optimizer that was not measured."""
+    if name not in OPTIMIZERS:
+        raise ValueError(
+            f"no strategy is recommended for {name!r}: how far weights end from float64's was "
+            f"measured only under {' and '.join(OPTIMIZERS)}; name a strategy, such as "
+            "'remainder', or 'fp32' for float32 parameters, which store all in float32. "
+            "docs/Following.md says which others follow the states of other optimizers")
 
 
 def checked_betas(betas: object) -> tuple[float, float]:
@@ -249,11 +267,13 @@ class Search:
         beta2s: the decays of second moments that groups have.
         codes: the most that may be codes: 0 nothing, 1 gradients, 2 weights.
         footprints: the bytes of tensors.
+        optimizer: the name of its class.
     """
 
     def __init__(self, tensors: Sequence[Described], beta2s: Sequence[float], codes: int,
-                 footprints: Footprints):
+                 footprints: Footprints, optimizer: str):
         self.beta2s, self.codes, self.footprints = beta2s, codes, footprints
+        self.optimizer = optimizer
         self.frozen = [tensor for tensor in tensors if not tensor.trains]
         self.roles = {role: [t for t in tensors if t.trains and t.role == role and t.elements]
                       for role in ROLES}
@@ -280,7 +300,7 @@ class Search:
                     return Recommendation((*choices, *self._frozen_choice()), memory, ranks,
                                           betas, self._error(names),
                                           tuple(self._notes(names, ranks, betas)),
-                                          self.footprints.releases)
+                                          self.footprints.releases, self.optimizer)
         raise ValueError(self._too_little(memory, ranks))
 
     #===--------------------------------------------------------------------===#
@@ -407,7 +427,7 @@ class Search:
             helps.append("gradient_release=True")
         if any(tensor.dtype == torch.float32 for tensor in self.roles.get("matrices", ())):
             helps.append("parameters in bfloat16")
-        return (f"{text_of(memory)} is too little memory for AdamW over "
+        return (f"{text_of(memory)} is too little memory for {self.optimizer} over "
                 f"{sum(self._counts.values()):.3g} parameters: the least{where} is "
                 f"{text_of(least)} ({least} bytes), under "
                 f"{', '.join(dict.fromkeys(names.values()))}; less would do with "

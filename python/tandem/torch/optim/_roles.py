@@ -147,8 +147,9 @@ def _shape(name: str, value: object) -> torch.Size:
     try:
         return torch.Size(value)
     except TypeError:
+        got = "an array; pass x.shape" if hasattr(value, "shape") else repr(value)
         raise TypeError(f"{name!r} must have a shape, as (4096, 1024), or a tensor, got "
-                        f"{value!r}") from None
+                        f"{got}") from None
 
 
 def _tables(model: torch.nn.Module) -> set[str]:

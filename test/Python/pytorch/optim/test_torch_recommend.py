@@ -10,6 +10,7 @@
 import pickle
 import re
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -157,6 +158,7 @@ class LlamaConfig:
 @pytest.mark.parametrize(("model", "message"), (
     (LlamaConfig(), "a LlamaConfig does not say which parameters there are; make the model"),
     ({"hidden_size": 64}, "'hidden_size' must have a shape"),
+    ({"w": np.ones((2, 2))}, "'w' must have a shape, as (4096, 1024), or a tensor, got an array"),
     (7, "a int is no model; pass a torch.nn.Module"), ("llama", "a str is no model"),
     ([torch.zeros(4)], "without names does not say which are embeddings; pass the model"),
     ([("a", "b")], "'a' must have a shape"), (torch.zeros(3), "a Tensor is no model"),
@@ -254,7 +256,7 @@ def test_choices_follow_and_are_the_best(beta2):
         memory = int(budget * elements(model))
         found = tt.recommend(model, memory, betas=(0.9, beta2), codes=False)
         errors.append(found.error)
-        search = Search(describe(model), [beta2], 0, Footprints())
+        search = Search(describe(model), [beta2], 0, Footprints(), "AdamW")
         fitting = [search._error(names) for names in search._combinations(0)
                    if search._nominal(names) <= 0.99 * memory]
         assert found.error <= TOLERANCE * min(fitting)
@@ -413,6 +415,52 @@ def test_auto_refuses_params(params, kind, message):
         tt.AdamW(params, strategy="auto", memory="1GiB")
 
 
-def test_auto_is_of_adamw():
-    with pytest.raises(ValueError, match="'auto'"):
-        tt.Lion(make().parameters(), strategy="auto")
+@pytest.mark.parametrize("kind", (tt.LAMB, tt.SGD, tt.Lion, tt.RMSprop, tt.Adagrad, tt.Adafactor))
+def test_auto_is_of_what_was_measured(kind):
+    with pytest.raises(ValueError, match=f"recommended for '{kind.__name__}': .* only under AdamW and "
+                                         "Adam; name a strategy, such as 'remainder'"):
+        kind(make().parameters(), strategy="auto", memory="1GiB")
+    with pytest.raises(ValueError, match=f"recommended for '{kind.__name__}'"):
+        tt.recommend(make(), "1GiB", optimizer=kind.__name__)
+
+
+def test_auto_is_no_strategy():
+    """Optimizers of any graph, groups and conversions name one."""
+    with pytest.raises(ValueError, match="recommended for 'Optimizer'"):
+        tt.Optimizer(make().parameters(), "lion", "auto")
+    groups = [{"params": make().parameters(), "strategy": "auto"}]
+    with pytest.raises(ValueError, match="strategy of param group 0 is 'auto', which AdamW and Adam"):
+        tt.Lion(groups)
+    optimizer = tt.Lion(make().parameters())
+    with pytest.raises(ValueError, match="strategy of param group 0 is 'auto', .* name one here"):
+        tt.convert_state(optimizer.state_dict(), make().parameters(), "auto")
+
+
+def test_auto_of_adam():
+    """Adam has the choices of AdamW, and the code that makes it."""
+    found = tt.recommend(make(), "1MiB", optimizer="Adam")
+    assert found.strategies == tt.recommend(make(), "1MiB").strategies
+    assert "optimizer = tandem.torch.Adam(groups, lr=1e-3" in found.code
+    optimizer = tt.Adam(make().parameters(), strategy="auto", memory="1MiB")
+    assert optimizer.recommendation.optimizer == "Adam"
+    with pytest.raises(ValueError, match="too little memory for Adam over"):
+        tt.Adam(make().parameters(), strategy="auto", memory=10)
+    with pytest.raises(TypeError, match="pass both or neither"):
+        tt.Adam(make().parameters(), memory="1MiB")
+
+
+@pytest.mark.parametrize("strategy", ("fp32", "collage-plus", "adam8bit"))
+def test_adam_is_adamw_without_weight_decay(strategy):
+    """The errors, which were measured without it, are those of both."""
+    draw = torch.Generator().manual_seed(1)
+    dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
+    pair = [torch.nn.Parameter(torch.ones(64, 80, dtype=dtype)) for _ in range(2)]
+    optimizers = [kind([p], lr=1e-2, weight_decay=0.0, strategy=strategy)
+                  for kind, p in zip((tt.Adam, tt.AdamW), pair)]
+    for _ in range(3):
+        pair[0].grad = pair[1].grad = torch.randn(64, 80, generator=draw).to(dtype)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.equal(*pair)
+    one, other = (optimizer.state[p] for optimizer, p in zip(optimizers, pair))
+    assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in one)

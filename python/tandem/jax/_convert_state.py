@@ -1,0 +1,206 @@
+"""States of an optimizer under another strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from tandem._convert import WIDE_PLANE, Stored, kept_roles, planes_of
+from tandem._kernel import Plane, RoleKind
+from tandem._param_planes import ParamPlanes, size_of_shape
+from tandem._storages import floats
+from tandem.jax._convert import Job, convert, zeros
+from tandem.jax._launch import DTYPES, varying_axes
+from tandem.jax._optimizer import Leaf, Optimizer
+from tandem.jax._rules import Rule
+from tandem.jax._state import State
+
+#: The planes of one tensor, by name.
+Planes = dict[str, jax.Array]
+
+
+def convert_state(state: State, params: object, source: Optimizer, target: Optimizer, *,
+                  keep_types: bool = False) -> tuple[object, State]:
+    """The parameters and the state of an optimizer under the strategy of another one.
+
+    Values are carried over as by :func:`tandem.convert_state` and
+    :func:`tandem.torch.convert_state`, with the same bits: exactly where the new storage can
+    hold them. The count of steps stays.
+
+    Args:
+        state: a state of ``source``.
+        params: its parameters: whole arrays, not shards inside of jax.shard_map.
+        source: the optimizer that the state is of.
+        target: one of the same graph, which takes over. Its strategy and ``min_8bit_size``
+            say how leaves are stored. Leaves get the type of its weights, except that
+            those which were float32 beside a strategy of 16 bits stay so.
+        keep_types: whether all float32 leaves stay so.
+
+    Returns:
+        The parameters and the state, as :meth:`Optimizer.step` returns them.
+
+    Raises:
+        TypeError, ValueError: the optimizers are not of one graph, or the state is not of
+            ``source`` and these parameters.
+    """
+    _check(state, source, target)
+    _refuse_shards(params)
+    leaves, treedef = source._leaves(params, None)
+    planes = source._checked_planes(leaves, treedef, state)
+    moves = [_move(leaf, kept, source, target, keep_types)
+             for leaf, kept in zip(leaves, planes)]
+    made: list = [None] * len(leaves)
+    for members in _alike(moves):
+        for move, found in zip(members, _carried(members, target._threads)):
+            made[move.leaf.index] = found
+    return (treedef.unflatten([param for param, _ in made]),
+            target._unmeasured(state.count, treedef.unflatten([kept for _, kept in made])))
+
+
+def _check(state: object, source: object, target: object) -> None:
+    """Refuses what no conversion is between."""
+    for name, optimizer in (("source", source), ("target", target)):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{name} is a {type(optimizer).__name__}; pass an optimizer of "
+                            "tandem.jax: convert_state(state, params, source, target)")
+    source._check_state(state, "convert_state(state, params, source, target)")
+    if source._rules.graphs != target._rules.graphs:
+        raise ValueError(
+            f"source is an optimizer of {source.name}, but target is one of another graph, "
+            f"{target.name}; only the strategy of a state can change: create target by the "
+            "function and with the options that source was created by")
+
+
+def _refuse_shards(params: object) -> None:
+    for path, value in jax.tree_util.tree_leaves_with_path(params):
+        if isinstance(value, jax.Array) and varying_axes(value):
+            raise ValueError(f"params{jax.tree_util.keystr(path)} is a shard inside of jax.shard_map; "
+                             "call convert_state outside of it, where arrays are whole")
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A leaf, the planes of its state, and the rule that it gets."""
+
+    leaf: Leaf
+    planes: Mapping[str, jax.Array]
+    rule: Rule
+    type: str  #: the kernel's name of the type that it gets
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.leaf.value.shape
+
+
+def _move(leaf: Leaf, planes: Mapping[str, jax.Array], source: Optimizer, target: Optimizer,
+          keep_types: bool) -> _Move:
+    """The rule and the type that a leaf gets."""
+    like = jax.ShapeDtypeStruct(leaf.value.shape, leaf.value.dtype)
+    before, after = (optimizer._types_of(leaf.path, like) for optimizer in (source, target))
+    stays = leaf.type == "f32" and (keep_types or "f32" not in before)
+    type = leaf.type if stays or leaf.type in after else after[0]
+    like = jax.ShapeDtypeStruct(like.shape, DTYPES[type])
+    return _Move(leaf, planes, target._rule_of(leaf.path, like, ()), type)
+
+
+def _alike(moves: Sequence[_Move]) -> list[list[_Move]]:
+    """Leaves that are converted in the same launches."""
+    groups: dict[tuple, list[_Move]] = {}
+    for move in moves:
+        key = id(move.leaf.rule), move.leaf.type, id(move.rule), move.type
+        groups.setdefault(key, []).append(move)
+    return list(groups.values())
+
+
+#===------------------------------------------------------------------------===#
+# Leaves that are alike
+#===------------------------------------------------------------------------===#
+
+
+def _carried(moves: Sequence[_Move], threads: int) -> list[tuple[jax.Array, Planes]]:
+    """The parameters and the planes of states of leaves."""
+    source, target = moves[0].leaf.rule, moves[0].rule
+    made: list[Planes] = [{} for _ in moves]
+    for role in kept_roles(source.kernel):
+        is_weight = planes_of(source.kernel, role)[0].kind is RoleKind.PARAM
+        found = (_carry_codes(moves, role, threads) if is_weight and source.hidden
+                 else _carry_role(moves, role, source, threads))
+        made = [planes | new for planes, new in zip(made, found)]
+    # The state that gradients have left is of no use under another storage.
+    fresh = [plane for plane in target.grad_planes if plane.persistent]
+    made = [planes | {plane.name: zeros(plane, target.shapes(move.shape)[plane.name])
+                      for plane in fresh} for move, planes in zip(moves, made)]
+    params = (_decoded(moves, made, target, moves[0].type, threads) if target.hidden
+              else [planes[target.visible.name] for planes in made])
+    return [(param, {name: planes[name] for name in target.state_planes})
+            for param, planes in zip(params, made)]
+
+
+def _carry_codes(moves: Sequence[_Move], role: str, threads: int) -> list[Planes]:
+    """A weight in codes: these, or what the leaf holds if it is no longer what they decode
+    to."""
+    source, type = moves[0].leaf.rule, moves[0].leaf.type
+    held = _decoded(moves, [move.planes for move in moves], source, type, threads)
+    codes = _carry_role(moves, role, source, threads)
+    copies = _carry_role(moves, role, source.of_step(type), threads)
+    return [{name: _select(jnp.all(value == move.leaf.value), new[name], other[name])
+             for name in new}
+            for move, value, new, other in zip(moves, held, codes, copies)]
+
+
+def _select(is_first: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    """One of two arrays with all its bits, a NaN's included."""
+    bits = f"uint{8 * first.dtype.itemsize}"
+    pair = (jax.lax.bitcast_convert_type(array, bits) for array in (first, second))
+    return jax.lax.bitcast_convert_type(jnp.where(is_first, *pair), first.dtype)
+
+
+def _decoded(moves: Sequence[_Move], planes: Sequence[Mapping[str, jax.Array]], rule: Rule,
+             type: str, threads: int) -> list[jax.Array]:
+    """The weights that codes in states stand for, in a type."""
+    plane = Plane(type=type, bits=8 * DTYPES[type].itemsize)
+    jobs = [Job(move.leaf.label, rule.size_of_shape(move.shape),
+                [kept[plane.name] for plane in rule.weight_planes], [move.shape])
+            for move, kept in zip(moves, planes)]
+    found = convert(jobs, rule.weight_storage, floats(type), [plane], fresh=True,
+                    matrix=rule.kernel.is_matrix, threads=threads,
+                    what=f"the decoding of weights of {rule.kernel.name}")
+    return [value[plane.name] for value in found]
+
+
+def _carry_role(moves: Sequence[_Move], role: str, source: ParamPlanes,
+                threads: int) -> list[Planes]:
+    """One tensor of each leaf under the rule that the leaf gets."""
+    target = moves[0].rule
+    ours, theirs = (Stored.of(planes.kernel, role) for planes in (source, target))
+    given = [[move.planes.get(plane.name, move.leaf.value) for plane in ours.planes]
+             for move in moves]
+    if ours.meets(theirs) and (source.group == target.group or not (
+            ours.is_grouped and theirs.is_grouped)):
+        matrix, group = ((ours.matrix, source.group) if ours.is_grouped
+                         else (theirs.matrix, target.group))
+        return _converted(moves, given, ours.storage, theirs, matrix, group, threads)
+    # Elements that share a scale here are not neighbours there.
+    wide = Stored(floats("f32"), [WIDE_PLANE], ours.matrix, False)
+    values = _converted(moves, given, ours.storage, wide, ours.matrix, source.group, threads)
+    return _converted(moves, [list(planes.values()) for planes in values], wide.storage, theirs,
+                      theirs.matrix, target.group, threads)
+
+
+def _converted(moves: Sequence[_Move], given: Sequence[Sequence[jax.Array]], storage: str,
+               target: Stored, matrix: bool, group: int, threads: int) -> list[Planes]:
+    """Tensors of a storage in another one. The first plane of each has an entry for each of its
+    elements, and `group` says up to what length rows are joined."""
+    rule, jobs = moves[0].rule, []
+    for move, planes in zip(moves, given):
+        size = rule.size_of_shape(move.shape)
+        shapes = [planes[0].shape if plane is WIDE_PLANE
+                  else rule.shape_of(plane, move.shape, size) for plane in target.planes]
+        jobs.append(Job(move.leaf.label, size_of_shape(planes[0].shape, matrix, group), planes,
+                        shapes))
+    return convert(jobs, storage, target.storage, target.planes, fresh=True, matrix=matrix,
+                   floor=target.floor, threads=threads,
+                   what=f"the conversion of a state of {rule.kernel.name}")

@@ -1,0 +1,233 @@
+#===- test_jax_products.py - Linear layers and losses of JAX ---*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of tandem.jax.nn.linear and cross_entropy.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+import jax.numpy as jnp
+
+from support.jax_bits import arrays, assert_same_bits, bits, to_jax, to_torch
+from tandem.jax import nn
+
+TYPES = ("float32", "bfloat16", "float16")
+every_type = pytest.mark.parametrize("dtype", TYPES)
+#: Significant bits.
+EPSILONS = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+
+
+def wide(x):
+    return np.asarray(x).astype(np.float64)
+
+
+def assert_near(got, want, size, dtype):
+    """An array is one of numbers in f64, except for rounding; `size` is that of the largest sums."""
+    assert got.dtype == jnp.dtype(dtype)
+    np.testing.assert_allclose(wide(got), want, rtol=0, atol=4 * EPSILONS[dtype] * size)
+
+#===----------------------------------------------------------------------===#
+# Linear layers
+#===----------------------------------------------------------------------===#
+
+
+def pulled(x, weight, bias=None, *, recipe):
+    """The output, what is kept, and the gradients of a random output gradient."""
+    factors = [x, weight] if bias is None else [x, weight, bias]
+    y, pull = jax.vjp(lambda *factors: nn.linear(*factors, recipe=recipe), *factors)
+    dy = arrays([y.shape], x.dtype, seed=7)[0]
+    return y, pull, dy, jax.jit(lambda pull, dy: pull(dy))(pull, dy)
+
+
+def kept_by_pytorch(x, recipe):
+    """The input as PyTorch's linear layer has it in its backward pass, in f64."""
+    pytest.importorskip("torch")
+    from tandem.torch.nn import functional
+    tensor = to_torch(x).reshape(-1, x.shape[-1])
+    weight = to_torch(jnp.zeros((len(tensor), x.shape[-1]), x.dtype)).requires_grad_()
+    y = functional.linear(tensor, weight, recipe=recipe)
+    y.backward(to_torch(jnp.eye(len(tensor), dtype=x.dtype)))
+    return wide(to_jax(weight.grad))
+
+
+@every_type
+@pytest.mark.parametrize("recipe", ("coat", "mxfp8", "bf16", "fp32", "te-current", "coat-fp8"))
+def test_linear(dtype, recipe):
+    """Products of JAX, of which one reads what PyTorch would keep."""
+    x, weight, bias = arrays([(3, 16, 48), (48, 32), (32,)], dtype)
+    y, _, dy, (dx, dweight, dbias) = pulled(x, weight, bias, recipe=recipe)
+    rows, slopes = wide(x).reshape(-1, 48), wide(dy).reshape(-1, 32)
+    assert_near(y, (rows @ wide(weight) + wide(bias)).reshape(y.shape), 30, dtype)
+    assert_near(dx, (slopes @ wide(weight).T).reshape(x.shape), 30, dtype)
+    assert_near(dbias, slopes.sum(0), 30, dtype)
+    assert_near(dweight, kept_by_pytorch(x, recipe).T @ slopes, 30, dtype)
+    if recipe == "coat":
+        assert np.abs(wide(dweight) - rows.T @ slopes).max() > 1e-2
+
+
+@pytest.mark.parametrize(("recipe", "dtype"), (("coat", "bfloat16"), ("mxfp8", "float32")))
+def test_planes_of_pytorch(recipe, dtype):
+    """The planes that are kept have the bits of those of PyTorch's layer."""
+    torch = pytest.importorskip("torch")
+    from tandem.torch.nn import _layer, _saved_inputs
+    (x,) = arrays([(40, 64)], dtype)
+    layer = _layer.compiled("keep", recipe, getattr(torch, dtype), getattr(torch, dtype))
+    theirs, _ = _saved_inputs.SavedInputs().keep(layer, {}, to_torch(x))
+    _, pull, *_ = pulled(x, jnp.zeros((64, 8), dtype), recipe=recipe)
+    ours = [y for y in jax.tree.leaves(pull) if y.shape != (64, 8)]
+    assert sorted(bits(y).tobytes() for y in ours) == sorted(
+        t.detach().view(torch.uint8).numpy().tobytes() for t in theirs)
+
+
+def test_bytes_of_linear():
+    """The input takes a byte for each element."""
+    x, weight = arrays([(128, 512), (512, 512)], jnp.bfloat16)
+    kept = jax.tree.leaves(jax.eval_shape(lambda *x: jax.vjp(nn.linear, *x)[1], x, weight))
+    assert sum(y.size * y.dtype.itemsize for y in kept) <= weight.nbytes + x.size + 4
+
+
+def test_products_of_one_input():
+    """Inside of jax.jit they keep it once, and decode it once."""
+    x, *weights = arrays([(64, 256), (256, 8), (256, 8), (256, 8)], jnp.bfloat16)
+
+    def loss(weights, x):
+        return sum(nn.linear(x, weight).sum() for weight in weights)
+
+    text = jax.jit(jax.grad(loss)).lower(weights, x).compile().as_text()
+    assert text.count('custom_call_target="tandem_launch"') == 2
+
+
+def test_vectors_and_empty_inputs():
+    x, weight = arrays([(48,), (48, 32)], jnp.float32)
+    y, _, dy, (dx, dweight) = pulled(x, weight, recipe="fp32")
+    assert y.shape == (32,) and dx.shape == (48,)
+    np.testing.assert_allclose(dweight, np.outer(x, dy), rtol=1e-6)
+    y, _, _, (dx, dweight) = pulled(jnp.ones((0, 48)), weight, recipe="coat")
+    assert y.shape == (0, 32) and dx.shape == (0, 48) and not dweight.any()
+
+
+def test_linear_refuses():
+    x, weight = jnp.ones((2, 4)), jnp.ones((4, 3))
+    with pytest.raises(ValueError, match=r"x of linear is \(2, 4\) and weight \(3, 4\); .*weight.T"):
+        nn.linear(x, weight.T)
+    with pytest.raises(ValueError, match=r"bias of linear is \(4,\), but weight \(4, 3\) has 3 out"):
+        nn.linear(x, weight, jnp.ones(4))
+    with pytest.raises(TypeError, match=r"weight of linear is bfloat16, but x float32; .*weight.ast"):
+        nn.linear(x, weight.astype(jnp.bfloat16))
+    with pytest.raises(TypeError, match="x of linear is int32"):
+        nn.linear(x.astype(int), weight)
+    with pytest.raises(ValueError, match="^linear under recipe 'te-delayed' dithers, remembers"):
+        nn.linear(x, weight, recipe="te-delayed")
+    with pytest.raises(NotImplementedError, match="linear is one launch, which jax.vmap cannot"):
+        jax.vmap(jax.grad(lambda x: nn.linear(x, weight).sum()))(x)
+    with pytest.raises(NotImplementedError, match="has no derivative"):
+        jax.hessian(lambda x: jnp.square(nn.linear(x, weight)).sum())(x)
+
+#===----------------------------------------------------------------------===#
+# The cross entropy
+#===----------------------------------------------------------------------===#
+
+LABELS = (3, 0, 46, 5, -100, 11)
+
+
+def logits(dtype, scale=4.0):
+    return arrays([(len(LABELS), 47)], dtype, scale=scale)[0]
+
+
+@every_type
+@pytest.mark.parametrize("reduction", ("none", "sum", "mean"))
+@pytest.mark.parametrize("recipe", ("coat", "fp32"))
+def test_losses_of_pytorch(dtype, reduction, recipe):
+    torch = pytest.importorskip("torch")
+    from tandem.torch.nn import functional
+    x, labels = logits(dtype), jnp.asarray(LABELS)
+    tensor = to_torch(x).requires_grad_()
+    wanted = functional.cross_entropy(tensor, torch.tensor(LABELS), reduction=reduction,
+                                      recipe=recipe)
+    slopes = jnp.full(wanted.shape, 0.75, dtype)
+    wanted.backward(to_torch(slopes))
+
+    @jax.jit
+    def both(x, slopes):
+        loss, pull = jax.vjp(lambda x: nn.cross_entropy(
+            x, labels, reduction=reduction, recipe=recipe), x)
+        return loss, pull(slopes)
+
+    loss, (dx,) = both(x, slopes)
+    if reduction == "none":
+        assert_same_bits(loss, to_jax(wanted))
+    assert_near(loss, wide(to_jax(wanted)), 20, dtype)
+    assert_same_bits(dx, to_jax(tensor.grad))
+
+
+def test_losses_of_f64():
+    x, labels = logits("float32", 20.0), np.asarray(LABELS)
+    exact = wide(x) - np.log(np.exp(wide(x)).sum(-1, keepdims=True))
+    has_loss = labels >= 0
+    want = np.where(has_loss, -np.take_along_axis(exact, labels[:, None] * has_loss[:, None],
+                                                  -1)[:, 0], 0)
+    loss, dx = jax.value_and_grad(lambda x: nn.cross_entropy(x, labels, recipe="fp32"))(x)
+    np.testing.assert_allclose(loss, want.sum() / has_loss.sum(), rtol=1e-5)
+    slopes = (np.exp(exact) - np.eye(47)[labels * has_loss]) * has_loss[:, None] / has_loss.sum()
+    np.testing.assert_allclose(dx, slopes, atol=1e-6)
+
+
+def test_leading_dimensions():
+    x, labels = logits("bfloat16").reshape(2, 3, 47), jnp.asarray(LABELS).reshape(2, 3)
+    flat = nn.cross_entropy(x.reshape(6, 47), labels.reshape(6), reduction="none")
+    got = nn.cross_entropy(x, labels, reduction="none")
+    assert_same_bits(got, flat.reshape(2, 3))
+    assert nn.cross_entropy(x[0, 0], labels[0, 0]).shape == ()
+    assert nn.cross_entropy(jnp.ones((0, 4)), jnp.ones(0, int), reduction="sum") == 0
+
+
+def test_no_losses():
+    """Their mean is NaN, and their gradients are zeros."""
+    labels = jnp.full(6, -100)
+    loss, dx = jax.value_and_grad(nn.cross_entropy)(logits("float32"), labels)
+    assert np.isnan(loss) and not dx.any()
+
+
+@pytest.mark.parametrize("label", (47, -1))
+def test_classes_that_do_not_exist(label):
+    """An error, or NaN where only a running program knows of it."""
+    x, labels = logits("float32"), jnp.asarray(LABELS).at[2].set(label)
+    with pytest.raises(IndexError, match=f"target {label} is none of 47 classes, nor ignore_ind"):
+        nn.cross_entropy(x, labels)
+    losses, pull = jax.vjp(jax.jit(lambda x, labels: nn.cross_entropy(x, labels, reduction="none")),
+                           x, labels)
+    assert np.array_equal(np.isnan(losses), np.arange(6) == 2)
+    assert np.isnan(jax.jit(nn.cross_entropy)(x, labels))
+    dx, _ = pull(jnp.ones(6))
+    assert np.array_equal(np.isnan(dx).all(-1), np.arange(6) == 2)
+
+
+def test_bytes_of_the_loss():
+    """A byte for each logit and its scales, and some numbers for each row."""
+    x, labels = jnp.ones((64, 4096), jnp.bfloat16), jnp.zeros(64, int)
+    kept = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(
+        lambda x: nn.cross_entropy(x, labels), x)[1], x))
+    assert sum(y.size * y.dtype.itemsize for y in kept) < 0.6 * x.nbytes
+
+
+def test_cross_entropy_refuses():
+    x, labels = jnp.ones((2, 4)), jnp.zeros(2, int)
+    with pytest.raises(ValueError, match="reduction is 'mean', 'sum' or 'none', got 'max'"):
+        nn.cross_entropy(x, labels, reduction="max")
+    with pytest.raises(ValueError, match=r"x is \(2, 4\), target is \(1,\) of int32; classes are"):
+        nn.cross_entropy(x, labels[:1])
+    with pytest.raises(ValueError, match=r"target is \(2,\) of float32"):
+        nn.cross_entropy(x, labels.astype(jnp.float32))
+    with pytest.raises(ValueError, match="knows 2"):
+        jax.eval_shape(nn.cross_entropy, jax.ShapeDtypeStruct((1, (1 << 24) + 1), jnp.float32),
+                       jax.ShapeDtypeStruct((1,), jnp.int32))
+    with pytest.raises(TypeError, match="x of cross_entropy is int32"):
+        nn.cross_entropy(labels, 0)
+    with pytest.raises(NotImplementedError, match="cross_entropy is one launch, which jax.vmap"):
+        jax.vmap(nn.cross_entropy)(x, labels)
