@@ -312,7 +312,7 @@ typedef struct TandemLayerOptions {
   /// Whether the forward pass also saves, as "NAME.kept", each output that goes
   /// to linear layers, in the storage that these would keep it in.
   bool keepsOutputs;
-  /// As in TandemCompileOptions.
+  /// The target of the passes, as in TandemCompileOptions.
   const char *target;
   const char *isa;
 } TandemLayerOptions;

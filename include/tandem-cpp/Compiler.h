@@ -25,7 +25,7 @@
 
 namespace tdm {
 
-/// As in TandemCompileOptions, whose comments hold here.
+/// The options of a compilation. TandemCompileOptions explains each of them.
 struct CompileOptions {
   std::string graph, strategy;
   std::vector<std::string> path = {};

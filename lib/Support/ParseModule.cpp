@@ -58,11 +58,27 @@ static bool isListOfNumbers(StringRef text) {
   return list.match(text);
 }
 
-static bool isListOfStrings(StringRef text) {
+/// Returns the definition of the alias that comes next, such as `#map` or
+/// `!type`, in the text before it, empty if there is none; or the text itself
+/// if it does not begin with an alias.
+static StringRef followAlias(StringRef text, StringRef before) {
+  if (!text.starts_with("!") && !text.starts_with("#"))
+    return text;
+  StringRef name = text.take_until(
+      [](char c) { return StringRef(" \t\r\n,)}=").contains(c); });
+  SmallVector<StringRef> match;
+  llvm::Regex definition("(^|\n)[ \t]*" + llvm::Regex::escape(name) +
+                         "[ \t\r\n]*=[ \t\r\n]*");
+  return definition.match(before, &match)
+             ? before.substr(match[0].end() - before.begin())
+             : StringRef();
+}
+
+static bool isListOfStrings(StringRef text, StringRef before) {
   static const llvm::Regex list(
       "^\\[[ \t\r\n]*(\"[^\"\n]*\"([ \t\r\n]*,[ \t\r\n]*\"[^\"\n]*\")*)?"
       "[ \t\r\n]*\\]");
-  return list.match(text);
+  return list.match(followAlias(text, before));
 }
 
 /// Returns the text after the brace that closes an open one.
@@ -72,16 +88,10 @@ static StringRef skipBraces(StringRef text) {
   return text;
 }
 
-/// Whether a type comes next that begins as one of some do, or the name that
-/// the text before gives to one.
-static bool isType(StringRef text, StringRef before, StringRef beginnings) {
-  if (!text.starts_with("!"))
-    return llvm::Regex("^(" + beginnings.str() + ")<").match(text);
-  StringRef name = text.take_until(
-      [](char c) { return StringRef(" \t\r\n,)=").contains(c); });
-  return llvm::Regex("(^|\n)[ \t]*" + llvm::Regex::escape(name) +
-                     "[ \t\r\n]*=" + "[ \t\r\n]*(" + beginnings.str() + ")<")
-      .match(before);
+/// Whether a type of one of some kinds comes next, or an alias of one.
+static bool isType(StringRef text, StringRef before, StringRef kinds) {
+  return llvm::Regex("^(" + kinds.str() + ")<")
+      .match(followAlias(text, before));
 }
 
 /// Whether linalg.reduce or linalg.map and its operation are followed by
@@ -115,7 +125,7 @@ static bool isShuffleOfVectors(StringRef text, StringRef before) {
 static StringRef findMissing(StringRef keyword, StringRef before,
                              StringRef text) {
   if (keyword.starts_with("iterator_types"))
-    return isListOfStrings(text) || !isInCustomForm(before)
+    return isListOfStrings(text, before) || !isInCustomForm(before)
                ? ""
                : "a list of iterators, such as [\"parallel\"]";
   if (keyword.starts_with("vector.shuffle"))

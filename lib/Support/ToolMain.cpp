@@ -61,7 +61,7 @@ OutputArgument::OutputArgument(ArrayRef<char *> arguments) {
   }
 }
 
-/// A file beside \p path that has no other's name.
+/// Returns a name next to \p path that no other file has.
 static std::string getTemporaryPath(StringRef path) {
   SmallString<128> name(sys::path::parent_path(path));
   sys::path::append(name, ".tandem-" + Twine(sys::Process::getProcessId()) +

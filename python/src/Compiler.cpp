@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the search for libTandem: where the extension's run path
-// says, which is beside it in a wheel, and then where Python knows of the
+// says, which is next to it in a wheel, and then where Python knows of the
 // distribution that has it.
 //
 //===----------------------------------------------------------------------===//

@@ -35,21 +35,17 @@ nb::dict getFields(const tdm_plane_desc &desc) {
   return fields;
 }
 
-static nb::dict getSharing(nb::handle plane) {
-  auto read = [&](const char *field) {
-    return nb::cast<uint32_t>(nb::int_(plane.attr(field)));
-  };
+static nb::dict getSharing(uint32_t group, uint32_t rows, uint32_t per) {
   tdm_plane_desc desc = {};
-  desc.group = read("group");
-  desc.rows = read("rows");
-  desc.history = read("history");
-  desc.per = static_cast<tdm_granularity>(read("per"));
+  desc.group = group;
+  desc.rows = rows;
+  desc.per = static_cast<tdm_granularity>(per);
   tdm_plane_sharing sharing;
   tdm_plane_get_sharing(&desc, &sharing);
   nb::dict fields;
   fields["rows"] = sharing.rows;
   fields["columns"] = sharing.columns;
-  fields["values"] = sharing.values;
+  fields["elements"] = tdm_plane_elements_per_entry(&desc);
   fields["text"] = sharing.text;
   return fields;
 }
@@ -125,7 +121,10 @@ void bindDescription(nb::module_ &m) {
   m.attr("WHOLE_TENSOR") = TDM_WHOLE_TENSOR;
   m.attr("WHOLE_ROW") = TDM_WHOLE_ROW;
   m.attr("WHOLE_AXIS") = TDM_WHOLE_AXIS;
-  m.def("get_sharing", getSharing, nb::arg("plane"),
-        "The fields of the tdm_plane_sharing of a plane.");
+  m.def(
+      "get_sharing", getSharing, nb::arg("group"), nb::arg("rows"),
+      nb::arg("per"),
+      "The elements that share an entry of a plane: how many rows and columns "
+      "they are, how many elements, and in words.");
   m.attr("PLANE_DEFAULTS") = getFields(tdm_plane_desc());
 }

@@ -208,7 +208,7 @@ public:
   }
 
   /// Has the device run one step in a stream; `skip` is the address of a word
-  /// that is not 0 if the step shall do nothing, or 0; `flags` that of two
+  /// that is not 0 if the step is to do nothing, or 0; `flags` that of two
   /// words that collect what other launches skip for, or 0.
   void launchAsync(const std::vector<double> &hypers,
                    const std::vector<int64_t> &integers, int64_t rows,

@@ -92,8 +92,8 @@ def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
 def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
     """Makes weight and gradient float32, and so what the f32 policy has no value for.
 
-    What a strategy keeps beside a narrow weight, a residual for instance, is what it lacks
-    of a float32.
+    What a strategy keeps besides a narrow weight, a residual for instance, is what the weight
+    lacks of a float32.
     """
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
         storages[role] = floats("f32")

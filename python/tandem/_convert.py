@@ -106,7 +106,7 @@ class Conversion:
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
             planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU,
             exchange: Callable[[int, memoryview], None] | None = None) -> None:
-        """Converts each source to the target beside it, of these planes; `exchange` is what
+        """Converts each source to the target with the same index, of these planes; `exchange` is what
         :meth:`Plan.set_exchange` takes, for targets that are shards."""
         if self.kernel is None:
             self._copy(executor, sources, targets, planes)
@@ -244,7 +244,7 @@ class Stored:
         """The shape of a plane's array; groups of a matrix begin anew in each row."""
         if not self.matrix and plane.per == Granularity.ELEMENT:
             return (plane.entries(rows * columns),)
-        if not self.matrix or plane.group in (WHOLE_TENSOR, WHOLE_ROW):
+        if not self.matrix or not plane.elements_per_entry:
             return (plane.entries(columns, rows),)
         return plane.groups(columns, rows)
 

@@ -62,7 +62,7 @@ class FiniteCheck:
         return self.plan.launch([], [], 1, threads)
 
     def launch_async(self, stream: int, skip: int, flags: int) -> None:
-        """Has the GPU set the two words at `flags` to what the next launch shall skip for:
+        """Has the GPU set the two words at `flags` to what makes the next launch do nothing:
         what `skip` says, and the flags that the gradients raise."""
         self.plan.launch_on_device(0, 0, 1, stream, skip, flags)
 

@@ -25,6 +25,9 @@ Granularity = _tandem.Granularity
 WHOLE_TENSOR = _tandem.WHOLE_TENSOR
 WHOLE_ROW = _tandem.WHOLE_ROW
 
+#: The elements that share an entry of a plane, by its group, rows and granularity.
+_sharing_of = functools.lru_cache(maxsize=256)(_tandem.get_sharing)
+
 
 class Plane:
     """One array of a kernel: a whole tensor, or one plane of its storage.
@@ -70,7 +73,7 @@ class Plane:
     def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
         """The numbers of groups of rows and of columns that share an entry, in a matrix or
         a tensor of so many elements, which may be symbolic."""
-        sharing = _tandem.get_sharing(self)
+        sharing = self._sharing
         return tuple(
             1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
             for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
@@ -81,6 +84,21 @@ class Plane:
         Groups begin anew in each row.
         """
         return math.prod(self.groups(columns, rows)) * (self.history or 1)
+
+    @property
+    def _sharing(self) -> dict[str, object]:
+        return _sharing_of(self.group, self.rows, int(self.per))
+
+    @property
+    def elements_per_entry(self) -> int:
+        """The number of elements that share an entry, or 0 if a row, a column or the tensor
+        has one."""
+        return self._sharing["elements"]
+
+    @property
+    def rows_per_entry(self) -> int:
+        """The number of rows of a tensor that share an entry, or 0 if a column has one."""
+        return self._sharing["rows"]
 
     @property
     def is_whole_tensor(self) -> bool:
@@ -96,19 +114,18 @@ class Plane:
     def shared_by(self) -> str:
         """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64";
         empty if each element has an entry of its own."""
-        return _tandem.get_sharing(self)["text"]
+        return self._sharing["text"]
 
     @property
     def bytes_per_element(self) -> float:
         """The plane's part of :attr:`Kernel.bytes_per_parameter`."""
-        if self.per != Granularity.ELEMENT or self.group in (WHOLE_TENSOR, WHOLE_ROW):
-            return 0.0
-        return self.bits / 8 / (self.group * self.rows)
+        elements = self.elements_per_entry
+        return self.bits / 8 / elements if elements else 0.0
 
     @property
     def sets_size(self) -> bool:
         """Whether each element has an entry of its own."""
-        return self.group == 1 and self.per == Granularity.ELEMENT
+        return self.elements_per_entry == 1
 
 
 class Kernel:
@@ -370,8 +387,7 @@ class Kernel:
                         "a whole tensor shares one entry"
                         if plane.is_whole_tensor else
                         f"one entry for {plane.shared_by}"
-                        + (" of them" if plane.per == Granularity.ELEMENT
-                           and plane.group != WHOLE_ROW else "")
+                        + (" of them" if plane.elements_per_entry else "")
                         + f" makes {expected}")
                 )
         return shape, addresses

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from tandem._convert import planes_of
-from tandem._kernel import WHOLE_ROW, Granularity, Kernel, Plane, RoleKind
+from tandem._kernel import Granularity, Kernel, Plane, RoleKind
 
 #: The types that models compute in.
 WORKING_TYPES = ("bf16", "f16", "f32")
@@ -54,6 +54,20 @@ class ParamPlanes:
         """The rows and columns, as the kernel takes them, of a dense tensor in C order."""
         return size_of_shape(shape, self.kernel.is_matrix, self.group)
 
+    def uncut_elements(self, size: tuple[int, int]) -> int:
+        """The number of elements of which each shard of a tensor has a multiple: rows, as many as
+        share entries, or a vector's groups.
+
+        Args:
+            size: the tensor's rows and columns as the kernel takes them.
+        """
+        rows, columns = size
+        grouped = [plane for plane in self.kernel.planes
+                   if plane.is_grouped and plane.per != Granularity.COLUMN]
+        if rows == 1:
+            return max((plane.group for plane in grouped), default=1)
+        return columns * max((plane.rows_per_entry for plane in grouped), default=1)
+
     def shape_of(self, plane: Plane, shape: Sequence[int],
                  size: tuple[int, int]) -> tuple[int, ...]:
         """The shape of a plane's array: the parameter's, or an entry for each row or column, or
@@ -68,8 +82,7 @@ class ParamPlanes:
         if plane.sets_size:
             return tuple(shape)
         rows, columns = size
-        has_rows = plane.per == Granularity.ELEMENT and plane.group != WHOLE_ROW
-        if has_rows and plane.is_grouped and len(shape) > 1:
+        if plane.elements_per_entry and len(shape) > 1:
             return plane.groups(columns, rows)
         return (plane.entries(columns, rows),)
 

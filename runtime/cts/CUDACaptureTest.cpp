@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file tests what the runtime does while a stream is being captured, by
-// itself or by another thread, and copies beside streams that do not wait for
-// the legacy default stream.
+// itself or by another thread, and copies while streams run that do not wait
+// for the legacy default stream.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- InstalledPath.h - Libraries beside the tests -------------*- C++ -*-===//
+//===- InstalledPath.h - Libraries next to the tests ------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,7 +20,7 @@
 
 namespace tandem::cts {
 
-/// The path of a library in the directory lib beside the program's own.
+/// The path of a library in the directory lib next to the program's own.
 inline std::string installedPath(const char *name) {
   char program[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", program, sizeof(program));

@@ -66,7 +66,7 @@ TEST(PackageFormatTest, RefusesEveryTruncation) {
 
 TEST(PackageFormatTest, RefusesBytesBehindTheEnd) {
   expectRefused(write(describeCount()) + "more",
-                "goes on for 4 bytes behind its end");
+                "goes on for 4 bytes after its end");
 }
 
 TEST(PackageFormatTest, RefusesEveryFlippedBit) {

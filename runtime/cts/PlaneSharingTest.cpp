@@ -30,6 +30,7 @@ struct Case {
   tdm_plane_desc plane;
   const char *text;
   int64_t rows, columns;
+  int64_t elements;
   /// The entries for 5 rows of 130 columns, for 5 rows of none, for no row.
   int64_t some, noColumns, noRows;
 };
@@ -39,18 +40,19 @@ TEST(PlaneSharingTest, Entries) {
   const tdm_granularity element = TDM_PER_ELEMENT, row = TDM_PER_ROW,
                         column = TDM_PER_COLUMN;
   const Case cases[] = {
-      {makePlane(0, element, 0, 0), "", 1, 1, 650, 0, 0},
-      {makePlane(1, element, 1, 1), "", 1, 1, 650, 0, 0},
-      {makePlane(64, element, 0, 0), "each 64", 1, 64, 15, 0, 0},
-      {makePlane(64, element, 64, 0), "each 64x64", 64, 64, 3, 0, 0},
-      {makePlane(TDM_WHOLE_ROW, element, 0, 0), "each row", 1, all, 5, 0, 0},
-      {makePlane(TDM_WHOLE_TENSOR, element, 0, 7), "the tensor", all, all, 7, 0,
-       0},
-      {makePlane(1, row, 0, 3), "each row", 1, 0, 15, 15, 0},
-      {makePlane(2, row, 0, 0), "each 2 rows", 2, 0, 3, 3, 0},
-      {makePlane(1, column, 0, 0), "each column", 0, 1, 130, 0, 130},
-      {makePlane(64, column, 0, 0), "each 64 columns", 0, 64, 3, 0, 3},
-      {makePlane(TDM_WHOLE_TENSOR, row, 0, 0), "the tensor", all, 0, 1, 1, 0}};
+      {makePlane(0, element, 0, 0), "", 1, 1, 1, 650, 0, 0},
+      {makePlane(1, element, 1, 1), "", 1, 1, 1, 650, 0, 0},
+      {makePlane(64, element, 0, 0), "each 64", 1, 64, 64, 15, 0, 0},
+      {makePlane(64, element, 64, 0), "each 64x64", 64, 64, 4096, 3, 0, 0},
+      {makePlane(TDM_WHOLE_ROW, element, 0, 0), "each row", 1, all, 0, 5, 0, 0},
+      {makePlane(TDM_WHOLE_TENSOR, element, 0, 7), "the tensor", all, all, 0, 7,
+       0, 0},
+      {makePlane(1, row, 0, 3), "each row", 1, 0, 0, 15, 15, 0},
+      {makePlane(2, row, 0, 0), "each 2 rows", 2, 0, 0, 3, 3, 0},
+      {makePlane(1, column, 0, 0), "each column", 0, 1, 0, 130, 0, 130},
+      {makePlane(64, column, 0, 0), "each 64 columns", 0, 64, 0, 3, 0, 3},
+      {makePlane(TDM_WHOLE_TENSOR, row, 0, 0), "the tensor", all, 0, 0, 1, 1,
+       0}};
   for (const Case &expected : cases) {
     SCOPED_TRACE(expected.text);
     tdm_plane_sharing sharing;
@@ -59,6 +61,7 @@ TEST(PlaneSharingTest, Entries) {
     EXPECT_EQ(sharing.rows, expected.rows);
     EXPECT_EQ(sharing.columns, expected.columns);
     EXPECT_EQ(sharing.values, std::max(expected.plane.history, 1u));
+    EXPECT_EQ(tdm_plane_elements_per_entry(&expected.plane), expected.elements);
     auto count = [&](int64_t rows, int64_t columns) {
       return tdm_plane_num_entries(&expected.plane, rows, columns);
     };

@@ -18,7 +18,7 @@
 
 namespace tandem::cts {
 
-/// A function beside those of a description: what makes totals on a GPU.
+/// A function besides those of a description: what makes totals on a GPU.
 using Totals = std::vector<std::pair<std::string, tdm_cpu_entry>>;
 
 /// Owns a device, the CPU if nothing else is asked for.

@@ -99,7 +99,7 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
 }
 
 /// Whole rows where they are short, so many that a tile is a chunk's size; or,
-/// in bands, so many that all tiles beside each other are.
+/// in bands, so many that all tiles next to each other are.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
                   CutLimits limits, int64_t alignment, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};
@@ -144,7 +144,8 @@ void ChunkTable::assignTiles(const TensorTable &tensors, CutLimits limits,
 /// The longest row that a band of \p elements may have.
 static int64_t longestRow(const Kernel &kernel, int64_t elements) {
   // A thread or a GPU's block keeps a row of this length in its caches; and
-  // what a band leaves of its columns is to be little beside its elements.
+  // what a band leaves of its columns is to be little compared with its
+  // elements.
   constexpr int64_t longRow = largestChunk / 4;
   int64_t longest = std::max(elements, longRow);
   if (kernel.reducesColumns())

@@ -60,8 +60,8 @@ public:
                       int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
   void assignTiles(const TensorTable &tensors, CutLimits limits, int64_t block);
-  /// Tiles of which those beside each other, a band of whole rows, are work for
-  /// one thread; false if rows are too long for that.
+  /// Tiles of which those next to each other, a band of whole rows, are work
+  /// for one thread; false if rows are too long for that.
   bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
                          CutLimits limits);
   /// The bands of tiles: as the tile that each would be if it were one.
@@ -81,7 +81,7 @@ public:
   const Tile &tile(int64_t index) const {
     return reinterpret_cast<const Tile *>(words.data())[index];
   }
-  /// The first of the tiles of a band, and the one behind its last.
+  /// The first of the tiles of a band, and the one after its last.
   std::pair<int64_t, int64_t> tilesOf(const Tile &band) const;
 
 private:

@@ -32,7 +32,7 @@ struct Mark {
 struct Message {
   char text[1024];
   size_t size;
-  /// In the order of the text.
+  /// The parts of the text that a program can ask for, in their order.
   Mark marks[8];
   size_t numMarks;
 

@@ -107,12 +107,9 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   return TDM_OK;
 }
 
-/// Returns the binary logarithm of \p size, which is a power of two.
-static int logarithmOf(int64_t size) {
-  int bits = 0;
-  while (int64_t(1) << bits < size)
-    ++bits;
-  return bits;
+Sharers::Sharers(int64_t size) : count(size) {
+  while (int64_t(1) << shift < size)
+    ++shift;
 }
 
 static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
@@ -127,15 +124,12 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     bool written = plane.access & TDM_ACCESS_WRITE;
     tdm_plane_sharing sharing;
     tdm_plane_get_sharing(&plane, &sharing);
-    bool isPerRow = plane.per == TDM_PER_ROW;
-    int64_t group = isPerRow ? sharing.rows : sharing.columns;
-    int64_t rows = plane.per == TDM_PER_ELEMENT ? sharing.rows : 1;
-    int64_t values = sharing.values;
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
-    int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,
-                             values, plane.per, rows, logarithmOf(group),
-                             logarithmOf(rows), 8 * eighths});
+    int64_t eighths =
+        std::min(max / (plane.bits * sharing.values), max / 8) - 8;
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
+                             Sharers(sharing.rows), Sharers(sharing.columns),
+                             sharing.values, 8 * eighths});
   }
   return TDM_OK;
 }

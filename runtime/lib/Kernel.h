@@ -25,38 +25,43 @@ namespace tandem::runtime {
 
 class Plan;
 
+/// The consecutive rows, or columns, that share an entry of a plane: a power of
+/// two, TDM_WHOLE_AXIS for all of them, or 0 if entries are those of the other
+/// axis.
+class Sharers {
+public:
+  explicit Sharers(int64_t size);
+
+  int64_t size() const { return count; }
+  bool areAll() const { return !count || count == TDM_WHOLE_AXIS; }
+  /// The number of entries for so many rows or columns, without a division,
+  /// since updates must be fast.
+  int64_t entriesFor(int64_t places) const {
+    return count ? (places >> shift) + ((places & (count - 1)) != 0) : 1;
+  }
+
+private:
+  int64_t count;
+  /// The binary logarithm of the count.
+  int shift = 0;
+};
+
 /// One array of a tensor.
 struct Plane {
   std::string name;
   int64_t bits;
   bool written;
-  int64_t group;
+  /// The rows and the columns that share an entry.
+  Sharers rows, columns;
   /// Values of an entry.
   int64_t values;
-  tdm_granularity per;
-  /// Rows of a matrix that share an entry; `all` of a whole tensor.
-  int64_t rows;
-  /// The logarithms of the group and the rows.
-  int groupBits, rowBits;
   /// The elements of a tensor, at most, whose bytes can be counted.
   int64_t maxElements;
 
-  /// The group of a plane with one entry for a row or a tensor.
-  static constexpr int64_t all = TDM_WHOLE_AXIS;
-
-  bool isWholeTensor() const { return rows == all; }
+  bool isWholeTensor() const { return rows.size() == TDM_WHOLE_AXIS; }
 
   /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
-  /// The number of groups that \p places elements fill: places / group, rounded
-  /// up.
-  int64_t groupsOf(int64_t places) const {
-    return (places >> groupBits) + ((places & (group - 1)) != 0);
-  }
-  /// The number of groups of rows that \p places rows fill.
-  int64_t rowGroupsOf(int64_t places) const {
-    return (places >> rowBits) + ((places & (rows - 1)) != 0);
-  }
 };
 
 /// The number of tdm_granularity values, each of which has chunks of its own.

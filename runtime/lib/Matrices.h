@@ -20,8 +20,8 @@ namespace tandem::runtime {
 
 /// Where the parts of a matrix kernel's reductions along rows and columns lie
 /// in one array of 32-bit entries: for each tensor and reduction an entry per
-/// row (column) from each tile across (down).
-/// Those of blocks are one per block.
+/// row (column) from each tile across (down). A reduction over blocks has one
+/// entry per block.
 class AxisParts {
 public:
   AxisParts() = default;
@@ -73,7 +73,7 @@ private:
   }
 
   size_t entries = 0;
-  /// By tensors, then by reductions.
+  /// The entries of each reduction of the first tensor, then of the next one.
   std::vector<Range> ranges;
   size_t numReductions = 0;
 };

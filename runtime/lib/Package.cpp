@@ -80,7 +80,7 @@ tdm_status Package::checkHeader(const PackageHeader &header) const {
   if (size > header.contentSize)
     return fail(TDM_INVALID_PACKAGE)
            << "goes on for " << size - header.contentSize
-           << " bytes behind its end; copy or write it again";
+           << " bytes after its end; copy or write it again";
   Digest digest = hash(header, bytes.data() + sizeof(header), size);
   if (std::memcmp(header.digest, digest.data(), digest.size()))
     return fail(TDM_INVALID_PACKAGE)

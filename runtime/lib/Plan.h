@@ -24,7 +24,7 @@ struct Layout {
   /// The chunks for each tdm_granularity: of elements (tiles in a matrix
   /// kernel) and, in a matrix kernel, of rows, columns and blocks.
   ChunkTable chunks[numGranularities];
-  /// Bands of tiles, over which phases that continue each other run.
+  /// Bands of tiles, over which fused phases run.
   ChunkTable bands;
   bool runsByRows = false;
   AxisParts axisParts;

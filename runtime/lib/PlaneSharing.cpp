@@ -53,6 +53,14 @@ void tdm_plane_get_sharing(const tdm_plane_desc *plane,
   describe(*plane, *sharing);
 }
 
+int64_t tdm_plane_elements_per_entry(const tdm_plane_desc *plane) {
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(plane, &sharing);
+  bool isFixed =
+      sharing.rows != TDM_WHOLE_AXIS && sharing.columns != TDM_WHOLE_AXIS;
+  return isFixed ? sharing.rows * sharing.columns : 0;
+}
+
 /// The number of groups of \p size that \p places fill.
 static int64_t countGroups(int64_t places, int64_t size) {
   return size ? places / size + (places % size != 0) : 1;

@@ -36,19 +36,11 @@ static int64_t divideUp(int64_t count, int64_t size) {
   return count / size + (count % size != 0);
 }
 
-/// The entries of a plane: tdm_plane_num_entries without a division, as updates
-/// shall be fast.
-static int64_t entriesOf(const Plane &plane, const tdm_tensor &tensor) {
-  if (plane.per != TDM_PER_ELEMENT)
-    return plane.groupsOf(plane.per == TDM_PER_ROW ? tensor.rows
-                                                   : tensor.columns);
-  return plane.rowGroupsOf(tensor.rows) * plane.groupsOf(tensor.columns);
-}
-
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
 /// bits of a plane may not fit into 64 bits where its bytes do.
 static int64_t bytesOf(const Plane &plane, const tdm_tensor &tensor) {
-  int64_t entries = entriesOf(plane, tensor) * plane.values;
+  int64_t entries = plane.rows.entriesFor(tensor.rows) *
+                    plane.columns.entriesFor(tensor.columns) * plane.values;
   int64_t wholeBytes = entries / 8 * plane.bits;
   return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
@@ -90,7 +82,7 @@ static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
   int64_t columns =
       tensor.sharding ? tensor.sharding->row_length : tensor.columns;
   auto endsInside = [&](const Plane &plane) {
-    return !plane.isWholeTensor() && (columns & (plane.group - 1));
+    return !plane.isWholeTensor() && (columns & (plane.columns.size() - 1));
   };
   int64_t rows =
       tensor.sharding ? unshardedRows(*tensor.sharding) : tensor.rows;
@@ -123,8 +115,8 @@ static tdm_status checkShardedPlanes(const Kernel &kernel,
   bool isEmpty = !tensor.rows || !tensor.columns;
   for (size_t i = 0; i < kernel.planes.size(); ++i) {
     const Plane &plane = kernel.planes[i];
-    int64_t rows = plane.per == TDM_PER_ROW ? plane.group : plane.rows;
-    bool isOfAll = plane.per == TDM_PER_COLUMN || rows == Plane::all;
+    int64_t rows = plane.rows.size();
+    bool isOfAll = plane.rows.areAll();
     if (!isOfAll && rows > 1 && isCutAt(rows))
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": a shard begins inside of " << rows
@@ -189,13 +181,13 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
                 "tensor, "
              << "or the sharding of this one";
     else if (!isWholeRows && !plane.isWholeTensor() &&
-             tensor.first % plane.group)
+             tensor.first % plane.columns.size())
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
-             << ", inside of a group of " << plane.group
+             << ", inside of a group of " << plane.columns.size()
              << " elements that share an entry of plane '"
              << kernel.getPlaneName(i) << "'; shard at multiples of "
-             << plane.group;
+             << plane.columns.size();
   if (tensor.scalar_row >= Kernel::maxRows)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << TensorNumber{index} << ": scalar_row is " << tensor.scalar_row

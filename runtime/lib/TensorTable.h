@@ -27,7 +27,7 @@ struct Interval {
   bool written;
 };
 
-/// By what intervals are sorted, and which one it is.
+/// An interval's number, and its begin, by which intervals are sorted.
 struct SortKey {
   uintptr_t begin;
   size_t interval;

@@ -74,7 +74,8 @@ private:
            });
   }
 
-  /// As it was, if that is not interesting.
+  /// Puts a value in the place of an operation's result; undoes it, and returns
+  /// false, if what is left is not interesting.
   bool remove(Operation *op, Value instead, const Tester &tester) {
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : op->getUses())

@@ -31,7 +31,7 @@ enum class Expansion {
   Renormalize
 };
 
-/// The operand beside the first one, x: none, a component a, or another
+/// The second operand, after x: none, a component a, or another
 /// expansion y.
 enum class Other { None, Component, Expansion };
 

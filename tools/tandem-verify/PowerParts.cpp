@@ -42,7 +42,8 @@ static TANDEM_LANES Reals roundToFloat(Reals x) {
   return __builtin_convertvector(__builtin_convertvector(x, Floats), Reals);
 }
 
-/// From the highest coefficient down, each step an fma of f32.
+/// Evaluates a polynomial from the highest coefficient down, each step an fma
+/// of f32.
 template <size_t size>
 static TANDEM_LANES Reals evaluate(const double (&coefficients)[size],
                                    Reals f) {

@@ -126,8 +126,8 @@ struct SmallFloat {
     return (Reals)((Words)a & ~((uint64_t(1) << 52) - 1));
   }
 
-  /// To nearest, ties to even. Next to 1.5 * 2^52 ulps a double has nothing
-  /// below an ulp, so that its own rounding is the one to the format.
+  /// Rounds to nearest, ties to even. Next to 1.5 * 2^52 ulps a double has
+  /// nothing below an ulp, so that its own rounding is the one to the format.
   static TANDEM_LANES Reals round(Reals x) {
     Words sign = (Words)x & signBit;
     Reals a = magnitude(x);

@@ -164,9 +164,9 @@ public:
     /// The number of consecutive elements that share an entry; in a part that
     /// runs over rows or columns, the number of consecutive rows or columns.
     int64_t group;
-    /// The granularity of the tensor's entries, and the group of those that
-    /// share one entry of the plane.
-    Granularity per;
+    /// The units that the plane has entries for, and the elements that share
+    /// one; of a tensor per row or column, as many rows or columns.
+    Granularity entries;
     Group ownGroup;
     /// Whether a column's entries are consecutive.
     bool isTransposed;

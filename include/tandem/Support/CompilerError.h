@@ -57,7 +57,7 @@ public:
   /// Appends to the last part if both are plain text.
   void addText(const llvm::Twine &text);
   void add(const Named &thing);
-  /// Appends the message of a diagnostic, after its place if the message shall
+  /// Appends the message of a diagnostic, after its place if the message is to
   /// have it. The first one gives the error its place and operation, and, if
   /// the first thing that it names is a strategy, storage or target, its kind.
   void add(mlir::Diagnostic &diagnostic, bool withPlace);

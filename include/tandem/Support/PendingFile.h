@@ -32,7 +32,7 @@ std::string followLinks(llvm::StringRef path);
 
 /// A file that has its name only after commit(), and is removed without it. A
 /// process that is killed leaves what was there, and perhaps a file
-/// `.tandem-*.tmp` beside it, which nothing reads.
+/// `.tandem-*.tmp` next to it, which nothing reads.
 class PendingFile {
 public:
   explicit PendingFile(llvm::StringRef path) : path(followLinks(path)) {}
@@ -41,7 +41,7 @@ public:
         temporary(std::exchange(other.temporary, {})) {}
   ~PendingFile() { discard(); }
 
-  /// Fills the temporary file, which stands beside the final one. What the
+  /// Fills the temporary file, which is next to the final one. What the
   /// system refuses comes back as an ECError, other errors are those of
   /// `print`.
   llvm::Error write(llvm::function_ref<llvm::Error(llvm::raw_ostream &)> print);

@@ -34,7 +34,7 @@ private:
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
-/// Instruction sets that `isa` may name beside "native".
+/// Instruction sets that `isa` may name besides "native".
 std::string listISAs();
 
 /// Adds the passes that bring kernels to functions in the LLVM dialect for an

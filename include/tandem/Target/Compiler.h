@@ -78,7 +78,7 @@ struct CompiledKernel {
   std::vector<void *> reductionEntries, epilogues;
   /// Elements per step that were asked for; 0 lets each target choose.
   int64_t width = 0;
-  /// As in the options.
+  /// The target that the options name.
   std::string target;
   /// For a kernel that was not compiled but loaded: its package, and the
   /// instruction set of its code, empty for the best one.

@@ -114,7 +114,7 @@ inline bool isWritten(const tdm_plane_desc &plane) {
 }
 /// Whether each element has an entry of its own.
 inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
-  return plane.group <= 1 && plane.per == TDM_PER_ELEMENT;
+  return tdm_plane_elements_per_entry(&plane) == 1;
 }
 
 /// Names the elements that share an entry: "each 128", "the tensor", "each

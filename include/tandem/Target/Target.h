@@ -8,7 +8,7 @@
 //
 // This file declares targets and their registry. A target compiles kernels to
 // images, which packages hold and the runtime loads. Projects outside of this
-// tree register their own beside those of registerAllTargets().
+// tree register their own in addition to those of registerAllTargets().
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,9 +83,9 @@ public:
     return name == image.target;
   }
 
-  /// Registers the dialects and their translations that `compile` needs beside
-  /// those that all targets share. Later calls of registerAllDialects() include
-  /// them.
+  /// Registers the dialects and their translations that `compile` needs in
+  /// addition to those that all targets share. Later calls of
+  /// registerAllDialects() include them.
   virtual void registerDialects(DialectRegistry &registry) const {}
 
   /// Registers the target's own passes and pipelines, which tools offer. Later

@@ -26,6 +26,9 @@ static constexpr int64_t partBytes = sizeof(tdm_launch_part);
 
 static_assert(KernelOp::maxSums == TDM_LAUNCH_MAX_SUMS,
               "the dialect and the launch ABI have one limit");
+static_assert(ScaledStorageAttr::minGroup == TDM_LAUNCH_MIN_BLOCK &&
+                  ScaledStorageAttr::maxGroup == TDM_LAUNCH_MAX_BLOCK,
+              "blocks are as large as the launch ABI has them");
 
 std::string tandem::getEntryName(StringRef kernel) {
   return ("tandem_" + kernel).str();
@@ -206,18 +209,19 @@ Chunk LaunchBuilder::readTile(LLVM::LLVMFuncOp entry, Value index) {
 Value LaunchBuilder::getRowOffset(const PlaneInfo &plane, const Chunk &tile,
                                   Value row) {
   SequenceBuilder b(builder, loc);
-  Group group = plane.ownGroup;
-  if (group.isTensor() || plane.per == Granularity::column)
+  if (plane.entries == Granularity::tensor ||
+      plane.entries == Granularity::column)
     return {};
+  Group group = plane.ownGroup;
   if (group.isRow() || plane.isTransposed)
     return b.muli(row, i64(plane.bytes));
   unsigned shift = llvm::Log2_64(group.columns);
-  if (plane.per == Granularity::row)
+  if (plane.entries == Granularity::row)
     return b.muli(b.shr(row, shift), i64(plane.bytes));
-  Value entries = b.shr(b.addi(tile.columns, i64(group.columns - 1)), shift);
-  if (group.isBlock())
+  Value across = b.shr(b.addi(tile.columns, i64(group.columns - 1)), shift);
+  if (plane.entries == Granularity::block)
     row = b.shr(row, shift);
-  return b.muli(b.muli(row, entries), i64(plane.bytes));
+  return b.muli(b.muli(row, across), i64(plane.bytes));
 }
 
 Chunk LaunchBuilder::getRow(const Chunk &tile, Value row) {
@@ -416,8 +420,8 @@ void LaunchBuilder::findPlanes() {
       Type bits = getBitsType(plane.elementType);
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
                         kernel.getElementsPerEntry(i, plane),
-                        kernel.getTensorRole(i).getPer(), plane.group,
-                        plane.isTransposed});
+                        kernel.getTensorRole(i).getGranularity(plane),
+                        plane.group, plane.isTransposed});
     }
   for (Operation &op : kernel.getBodyBlock())
     if (auto load = dyn_cast<LoadPlaneOp>(op))

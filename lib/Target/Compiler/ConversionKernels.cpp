@@ -74,9 +74,6 @@ private:
         RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
     kernel.getBodyBlock().addArgument(
         StoredType::get(builder.getContext(), logical, storage), b.loc);
-    for (const Plane &plane : storage.getPlanes())
-      if (plane.group.isBlock())
-        kernel.setBlock(plane.group.rows);
   }
 
   /// Creates the kernel with an empty prologue, and a body that goes on.

@@ -135,11 +135,8 @@ std::string tandem::getSharers(const tdm_plane_desc &plane) {
 }
 
 double tandem::getBitsPerElement(const tdm_plane_desc &plane) {
-  if (plane.per != TDM_PER_ELEMENT || plane.group == TDM_WHOLE_TENSOR ||
-      plane.group == TDM_WHOLE_ROW)
-    return 0.0;
-  return double(plane.bits) /
-         (double(std::max(plane.group, 1u)) * double(std::max(plane.rows, 1u)));
+  int64_t elements = tdm_plane_elements_per_entry(&plane);
+  return elements ? double(plane.bits) / double(elements) : 0.0;
 }
 
 double tandem::getBytesPerParameter(const tdm_kernel_info &info) {

@@ -53,7 +53,7 @@ private:
 /// A module of the session's context, which it locks: other threads wait until
 /// the object is destroyed.
 struct SessionModule {
-  /// Without a module, which the caller builds.
+  /// Locks the context only; the caller builds the module.
   SessionModule()
       : lock(Session::get().mutex), diagnostics(&Session::get().context) {}
   /// Parses the module; it is null after an error.

@@ -24,11 +24,11 @@ namespace tandem {
 /// One instruction. All text lies in the module's.
 struct PTXInstruction {
   unsigned line;
-  /// Without the predicate: "add.rn.f32 %r1, %r2, %r3".
+  /// The instruction without its predicate: "add.rn.f32 %r1, %r2, %r3".
   llvm::StringRef text;
-  /// "add.rn.f32".
+  /// Its name with all modifiers: "add.rn.f32".
   llvm::StringRef mnemonic;
-  /// "%r1, %r2, %r3".
+  /// The text after the name: "%r1, %r2, %r3".
   llvm::StringRef operands;
 
   /// The parts of the mnemonic between dots.

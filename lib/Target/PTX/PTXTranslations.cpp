@@ -27,7 +27,7 @@ using namespace tandem;
 namespace cl = llvm::cl;
 
 namespace {
-/// The options of these translations beside those of all.
+/// The options that these translations have besides those of all.
 struct PTXOptions {
   cl::opt<std::string> chip{"chip", cl::init("sm_90"),
                             cl::desc("The NVIDIA chip that PTX is for")};

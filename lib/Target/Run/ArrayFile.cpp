@@ -37,7 +37,7 @@ struct DTypeInfo {
 };
 } // namespace
 
-/// In the order of DType.
+/// The names and sizes of types, in the order of DType.
 static const DTypeInfo infos[] = {
     {"bool", 1}, {"u8", 1},  {"i8", 1},  {"f8E4M3FN", 1}, {"f8E5M2", 1},
     {"u16", 2},  {"i16", 2}, {"f16", 2}, {"bf16", 2},     {"u32", 4},
@@ -341,7 +341,7 @@ static Error checkNoOthers(StringRef path, const ArrayMap &arrays) {
 }
 
 /// Gives files of one directory their names. A process that ends meanwhile
-/// leaves a mark, lest old arrays be read beside new ones.
+/// leaves a mark, lest old arrays be read along with new ones.
 static Error commitAll(StringRef path, MutableArrayRef<PendingFile> files) {
   std::string mark = getMark(path);
   if (Error error = writeWholeFile(mark, ""))

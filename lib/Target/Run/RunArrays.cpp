@@ -221,16 +221,14 @@ llvm::Error RunArrays::checkShared() const {
     if (hasEntryPerElement(plane) || found == arrays.end())
       continue;
     int64_t entries = tdm_plane_num_entries(&plane, rows, columns);
-    bool isOfThem = plane.per == TDM_PER_ELEMENT &&
-                    plane.group != TDM_WHOLE_TENSOR &&
-                    plane.group != TDM_WHOLE_ROW;
+    bool isOfElements = tdm_plane_elements_per_entry(&plane) > 0;
     if (found->second.getNumElements() != entries)
       return fail(
           plane.name,
           "has " + Twine(found->second.getNumElements()) + " elements, '" +
               sizedBy + "' has " + describe(rows, columns),
           (plane.history ? std::to_string(plane.history) : "one") + " for " +
-              getSharers(plane) + (isOfThem ? " of them" : "") + " makes " +
+              getSharers(plane) + (isOfElements ? " of them" : "") + " makes " +
               Twine(entries));
   }
   return llvm::Error::success();

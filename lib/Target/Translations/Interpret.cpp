@@ -30,7 +30,7 @@ using namespace tandem::reference;
 namespace cl = llvm::cl;
 
 namespace {
-/// The options of --interpret beside those of all translations.
+/// The options that --interpret has besides those of all translations.
 struct InterpretOptions {
   cl::opt<std::string> arrays{
       "arrays", cl::desc("--interpret: planes to start from, .safetensors, "

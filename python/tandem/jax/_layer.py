@@ -110,7 +110,7 @@ def _gradient(plane: jax.Array | None, x: _Type) -> jax.Array:
 
 
 def _shape(step: PassPlanes, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an output beside an input of this shape."""
+    """The shape of an output for an input of this shape."""
     return shape if step.per[role] is Granularity.ELEMENT else shape[:-1]
 
 

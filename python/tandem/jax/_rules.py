@@ -94,7 +94,7 @@ class Key(NamedTuple):
 
     strategy: str
     is_vector: bool  #: whether it has fewer dimensions than the graph's matrices
-    is_wide: bool  #: whether its weight is f32 beside a strategy of another type
+    is_wide: bool  #: whether its weight is f32 under a strategy of another type
     is_small: bool  #: whether its states are f32 where the strategy has codes
 
 

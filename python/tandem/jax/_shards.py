@@ -60,13 +60,10 @@ def check_cut(label: str, planes: ParamPlanes, whole: tuple[int, ...],
         raise ValueError(f"{label} is spread over devices, but {kernel.name} under "
                          f"{kernel.strategy!r} computes values from all of it; {fix}, or take "
                          "another optimizer or strategy")
-    grouped = [plane for plane in planes.state_planes.values() if plane.is_grouped]
-    grouped += [plane for plane in planes.grad_planes if plane.is_grouped]
     rows, columns = planes.size_of_shape(whole)
-    unit = max((plane.group for plane in grouped), default=1) if rows == 1 else (
-        columns * max((plane.rows or 1 for plane in grouped), default=1))
+    unit = planes.uncut_elements((rows, columns))
     joins = rows > 1 and planes.size_of_shape(shard)[1] != columns
-    if grouped and (math.prod(shard) % unit or joins):
+    if any(plane.is_grouped for plane in kernel.planes) and (math.prod(shard) % unit or joins):
         raise ValueError(
             f"{label} of the shape {whole} is cut into shards of the shape {shard}, inside of "
             f"{unit} elements that share a scale under {kernel.strategy!r}; {fix}, or have "

@@ -9,7 +9,7 @@
 // This file declares matrix products on a GPU, of 8-bit floats with a scale for
 // each tensor, which NVIDIA's cuBLASLt computes. Its library is looked for when
 // the first product is created: the one that TANDEM_CUBLASLT names, or else a
-// "libcublasLt.so.13" or 12 that the process has loaded, that lies beside
+// "libcublasLt.so.13" or 12 that the process has loaded, that lies next to
 // CUDA's or PyTorch's libraries or in NVIDIA's packages for Python, or is the
 // system's.
 //

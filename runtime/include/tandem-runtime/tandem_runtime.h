@@ -217,7 +217,7 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 // On a GPU an entry has the same arguments, and its blocks share the range of
 // chunks. A block has 256 threads; the prologue runs in a single thread.
 // \p flags has two words: the launch's flags, and one that is 0 unless the
-// launch shall do nothing. Further kernels do what the runtime computes by
+// launch is to do nothing. Further kernels do what the runtime computes by
 // itself on a CPU:
 //   <entry>_totals       the totals of a phase's reductions over tensors and
 //                        the model, for tensors [chunk_begin, chunk_end)
@@ -225,7 +225,7 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 //   <entry>_row_totals, <entry>_column_totals
 //                        reductions along rows and columns, over the chunks of
 //                        rows and of columns
-//   <entry>_bands        the phase and those that continue it, over bands: the
+//   <entry>_bands        the phase and those fused with it, over bands: the
 //                        records of tiles of all columns, through which a block
 //                        goes in tiles of 2048, each with the parts of rows
 //                        that begin num_rows entries after the one before it;
@@ -358,6 +358,11 @@ typedef struct tdm_plane_sharing {
 /// Stores in \p sharing the elements that share an entry of \p plane.
 TDM_API void tdm_plane_get_sharing(const tdm_plane_desc *plane,
                                    tdm_plane_sharing *sharing);
+
+/// Returns the number of elements that share an entry of a plane: 1 if each has
+/// its own, 0 if a row, a column or the tensor has one, whose elements only a
+/// tensor's size tells.
+TDM_API int64_t tdm_plane_elements_per_entry(const tdm_plane_desc *plane);
 
 /// Returns the length of a plane's array, in elements of the array, for a
 /// tensor of so many rows and columns: one value or more for each entry. A

@@ -86,7 +86,7 @@ private:
   const HostPart &part;
 };
 
-/// A launch of phases that continue each other: its chunks are bands.
+/// A launch of fused phases: its chunks are bands.
 class CPUPlan::BandLaunch : public CPULaunch {
 public:
   BandLaunch(CPUPlan &plan, Phases phases)
@@ -114,7 +114,7 @@ void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
   const Tile &rows = layout.bands.tile(band);
   auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);
   for (uint32_t number = phases.first; number < phases.end; ++number) {
-    runRange(code.phases[number], firstTile, endTile, flags);
+    runRange(executable.phases[number], firstTile, endTile, flags);
     for (size_t i = 0; i < kernel->reductions.size(); ++i) {
       const Reduction &reduction = kernel->reductions[i];
       if (reduction.phase == number && reduction.scope == TDM_SCOPE_ROW)
@@ -142,11 +142,11 @@ tdm_status CPUPlan::runPhases(int threads, uint32_t &flags, int &participants) {
        phases = launchFrom(phases.end)) {
     participants = phases.areByRows()
                        ? runByRows(phases, threads, flags)
-                       : run(code.phases[phases.first], threads, flags);
+                       : run(executable.phases[phases.first], threads, flags);
     if (tdm_status status = reduceAll(phases))
       return status;
   }
-  for (const HostPart &epilogue : code.epilogues)
+  for (const HostPart &epilogue : executable.epilogues)
     if (epilogue.per == TDM_PER_ELEMENT)
       runTensors(epilogue.entry, flags);
     else
@@ -179,7 +179,7 @@ tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
     scalars.resize(numScalars);
   if (usedRows) {
     FloatEnvironment environment;
-    code.prologue(hypers, integers, scalars.data(), usedRows);
+    executable.prologue(hypers, integers, scalars.data(), usedRows);
   }
   uint32_t flags = 0;
   int participants = 1;

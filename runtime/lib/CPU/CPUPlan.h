@@ -22,9 +22,10 @@ namespace tandem::runtime {
 /// A plan whose launches share the chunks among threads.
 class CPUPlan : public Plan {
 public:
-  /// The kernel owns its code.
-  CPUPlan(std::shared_ptr<const Kernel> kernel, const HostExecutable &code)
-      : Plan(std::move(kernel)), code(code) {}
+  /// The kernel owns its executable.
+  CPUPlan(std::shared_ptr<const Kernel> kernel,
+          const HostExecutable &executable)
+      : Plan(std::move(kernel)), executable(executable) {}
 
   tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
                     int32_t threads, tdm_launch_info *info) override;
@@ -60,7 +61,7 @@ private:
   /// Runs a part over tensors.
   void runTensors(tdm_cpu_entry entry, uint32_t &flags);
 
-  const HostExecutable &code;
+  const HostExecutable &executable;
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;
   std::vector<uint32_t> totals, axisParts;

@@ -38,7 +38,8 @@ private:
   const tdm_parallel_fn parallel;
   void *const host;
   const int64_t process;
-  /// Those before are never freed: a launch may be running on them.
+  /// The threads that the host lent before, which are never freed: a launch may
+  /// be running on them.
   HostThreads *next = nullptr;
 };
 

@@ -13,7 +13,7 @@
 #include "CUDADevice.h"
 
 #include "CUDADriver.h"
-#include "Code.h"
+#include "CUDAExecutable.h"
 
 #include <cstdio>
 
@@ -151,7 +151,7 @@ tdm_status CUDADevice::synchronize() const {
 tdm_status CUDADevice::load(const Kernel &kernel, const tdm_kernel_info &info,
                             const tdm_image &image,
                             std::shared_ptr<const Executable> &result) const {
-  return Code::load(shared_from_this(), kernel, info, image, result);
+  return CUDAExecutable::load(shared_from_this(), kernel, info, image, result);
 }
 
 //===----------------------------------------------------------------------===//

@@ -172,7 +172,8 @@ tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
   return TDM_OK;
 }
 
-/// A graph shall not copy the tables again whenever it is launched.
+/// Copies the tables now, so that a graph does not copy them again whenever it
+/// is launched.
 tdm_status CUDAPlan::uploadAhead() {
   if (tables.isUsed) {
     // Launches that have been made may still read the old ones.
@@ -226,7 +227,7 @@ tdm_status CUDAPlan::runTensors(const Part &part, int64_t perBlock,
 }
 
 tdm_status CUDAPlan::runPhases(Phases phases, Launch launch) {
-  const PhaseParts &parts = code.phases[phases.first];
+  const PhaseParts &parts = executable.phases[phases.first];
   int64_t bands = layout.bands.size();
   if (tdm_status status =
           phases.areByRows()
@@ -244,7 +245,7 @@ tdm_status CUDAPlan::runPhases(Phases phases, Launch launch) {
 
 tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
                                Launch launch) {
-  const PhaseParts &parts = code.phases[phase];
+  const PhaseParts &parts = executable.phases[phase];
   if (parts.totals.function)
     if (tdm_status status = runTensors(parts.totals, 1, launch))
       return status;
@@ -265,7 +266,7 @@ tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
 }
 
 tdm_status CUDAPlan::runEpilogues(Launch launch) {
-  for (const EpiloguePart &epilogue : code.epilogues) {
+  for (const EpiloguePart &epilogue : executable.epilogues) {
     tdm_status status = epilogue.per == TDM_PER_ELEMENT
                             ? runTensors(epilogue.part, blockThreads, launch)
                             : runChunks(epilogue.part, epilogue.per, launch);
@@ -298,8 +299,8 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
   }
   void *parameters[] = {&hypers, &integers, &tables.scalars, &rows};
   if (tdm_status status =
-          driver.call(driver.launchKernel, code.prologue.function, 1u, 1u, 1u,
-                      1u, 1u, 1u, 0u, launch.stream, parameters, nullptr))
+          driver.call(driver.launchKernel, executable.prologue.function, 1u, 1u,
+                      1u, 1u, 1u, 1u, 0u, launch.stream, parameters, nullptr))
     return status;
   return takesArguments ? arguments.use(launch.stream) : TDM_OK;
 }
@@ -388,7 +389,7 @@ tdm_status CUDAPlan::writeColumns(uint32_t phase) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// The flags of a launch that others ask whether they shall do nothing.
+/// The flags of a launch that tell others whether to do nothing.
 tdm_status CUDAPlan::collectFlags(const tdm_async_args &args, Launch launch) {
   auto skip = reinterpret_cast<Address>(args.skip);
   size_t kept = skip ? 1 : 0;
@@ -408,7 +409,7 @@ tdm_status CUDAPlan::prepareFlags(const tdm_async_args &args, Launch &launch) {
   latestWorkspace = tables.workspace;
   if (args.flags)
     return collectFlags(args, launch);
-  if (code.flags)
+  if (executable.flags)
     if (tdm_status status = driver.call(driver.memsetD32Async, launch.flags, 0u,
                                         size_t(1), launch.stream))
       return status;
@@ -471,7 +472,7 @@ tdm_status CUDAPlan::launchOn(const tdm_async_args &args) {
     return status;
   if (tdm_status status = runPrologue(args, launch))
     return status;
-  for (Phases phases = launchFrom(0); phases.first < code.phases.size();
+  for (Phases phases = launchFrom(0); phases.first < executable.phases.size();
        phases = launchFrom(phases.end))
     if (tdm_status status = runPhases(phases, launch))
       return status;
@@ -520,7 +521,7 @@ tdm_status CUDAPlan::write(Address to, const void *from, size_t bytes) {
 
 tdm_status CUDAPlan::readFlags(uint32_t &flags) {
   uint32_t raised = 0;
-  if (code.flags && latestFlags)
+  if (executable.flags && latestFlags)
     if (tdm_status status = download(&raised, latestFlags, sizeof(raised)))
       return status;
   flags = raised;

@@ -14,7 +14,7 @@
 #ifndef TANDEM_RUNTIME_LIB_CUDA_CUDAPLAN_H
 #define TANDEM_RUNTIME_LIB_CUDA_CUDAPLAN_H
 
-#include "Code.h"
+#include "CUDAExecutable.h"
 #include "Plan.h"
 #include "Staging.h"
 
@@ -47,9 +47,10 @@ struct Tables {
 /// A plan on a GPU.
 class CUDAPlan : public Plan {
 public:
-  CUDAPlan(std::shared_ptr<const Kernel> kernel, const Code &code)
-      : Plan(std::move(kernel)), code(code), device(code.device),
-        driver(device->driver) {}
+  CUDAPlan(std::shared_ptr<const Kernel> kernel,
+           const CUDAExecutable &executable)
+      : Plan(std::move(kernel)), executable(executable),
+        device(executable.device), driver(device->driver) {}
 
   tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
                     int32_t threads, tdm_launch_info *info) override;
@@ -105,11 +106,11 @@ private:
   tdm_status download(void *to, Address from, size_t bytes);
   tdm_status write(Address to, const void *from, size_t bytes);
 
-  const Code &code;
+  const CUDAExecutable &executable;
   const std::shared_ptr<const CUDADevice> device;
   const Driver &driver;
   Tables tables;
-  /// Those that graphs still read.
+  /// Earlier tables, which captured graphs still read.
   std::vector<Tables> retired;
   /// Whether the tables wait for the tensors' records, and for all.
   bool isStale = false, isEmpty = false;

@@ -32,7 +32,7 @@ static constexpr const char *defaultLibraries[] = {"libcublasLt.so.13",
                                                    "libcublasLt.so.12"};
 #endif
 
-/// The first letters of the names of libraries that lie beside cuBLASLt, or
+/// The first letters of the names of libraries that lie next to cuBLASLt, or
 /// whose Python environment may have it.
 static constexpr const char *neighbours[] = {"libcublas", "libcudart",
                                              "libtorch", "libtandem_runtime"};

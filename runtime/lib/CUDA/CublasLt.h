@@ -70,7 +70,7 @@ struct HeuristicResult {
 class CublasLt : public SymbolTable {
 public:
   /// The library in the environment; else one that the process has loaded, one
-  /// beside CUDA's libraries or in NVIDIA's packages for Python, the system's.
+  /// next to CUDA's libraries or in NVIDIA's packages for Python, the system's.
   /// A failure is tried again by the next call.
   static tdm_status get(const CublasLt *&library);
 

@@ -94,7 +94,7 @@ tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p, #r] scal
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         %[[ENTRIES:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<16xi32>
 // CHECK:         llvm.store %[[ENTRIES]], %{{.+}} : vector<16xi32>, !llvm.ptr
-tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(16) body {

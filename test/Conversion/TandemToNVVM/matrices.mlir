@@ -55,7 +55,7 @@ tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars 
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<8xi32>
 // CHECK-NOT:   llvm.func @tandem_blocks_phase0_totals
-tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(8) body {

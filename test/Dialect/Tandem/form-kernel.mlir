@@ -160,7 +160,7 @@ func.func @no_graph() {
 }
 
 // Scales of blocks make a matrix of what the graph sees as flat.
-// CHECK:       tandem.kernel @blocks compute(<f32, f32>) matrix block(64) tensors
+// CHECK:       tandem.kernel @blocks compute(<f32, f32>) matrix tensors
 // CHECK:         %[[X:.+]] = tandem.load %{{.+}} -> f32
 // CHECK-NEXT:    tandem.store %[[X]]
 func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>> {tandem.role = #tandem.role<param "p">})

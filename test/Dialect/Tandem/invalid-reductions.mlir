@@ -148,41 +148,20 @@ tandem.kernel @reduce_c4_block compute(<f32, f32>) matrix tensors [#tandem.role<
 } body {
 ^bb0(%p: !m):
   %0 = arith.constant 0 : i32
-  // expected-error @+1 {{'tandem.reduce' op is over a block of a kernel that has none; give the kernel 'block(size)'}}
+  // expected-error @+1 {{'tandem.reduce' op is over a block of a kernel that has none; store a tensor in blocks, such as group = 64x64}}
   %1 = tandem.reduce max %0 over block : i32
   tandem.yield
 }
 
 // -----
 
-!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-// expected-error @+1 {{'tandem.kernel' op a block is a power of two from 16 to 256, in a matrix kernel, got 24}}
-tandem.kernel @kernel_c7 compute(<f32, f32>) matrix block(24) tensors [#tandem.role<param "p">] scalars [] prologue {
+!wide = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
+!narrow = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32x32, scale = f32>>
+// expected-error @+1 {{'tandem.kernel' op stores "s" in blocks of 32 rows, but another tensor in blocks of 64; the blocks of a kernel are of one size}}
+tandem.kernel @kernel_c7 compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
   tandem.yield
 } body {
-^bb0(%p: !m):
-  tandem.yield
-}
-
-// -----
-
-!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-// expected-error @+1 {{'tandem.kernel' op a block is a power of two from 16 to 256, in a matrix kernel, got 32}}
-tandem.kernel @kernel_c7_flat compute(<f32, f32>) block(32) tensors [#tandem.role<param "p">] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m):
-  tandem.yield
-}
-
-// -----
-
-!m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
-// expected-error @+1 {{'tandem.kernel' op stores "p" in blocks of 64, but its blocks are of 32; the blocks of a kernel are of one size}}
-tandem.kernel @kernel_c7_storage compute(<f32, f32>) matrix block(32) tensors [#tandem.role<param "p">] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m):
+^bb0(%p: !wide, %s: !narrow):
   tandem.yield
 }
 

@@ -162,7 +162,7 @@ tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] pr
 #s = #tandem.role<state "s">
 
 // The scales of rows and blocks are written when all their elements have been read.
-// CHECK:       tandem.step @scales compute(<f32, f32>) matrix block(64) reductions(2) tensors
+// CHECK:       tandem.step @scales compute(<f32, f32>) matrix reductions(2) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
 // CHECK:         tandem.partial max %{{.+}}[1] over row : i32
@@ -179,7 +179,7 @@ tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] pr
 // CHECK:         %[[BLOCK:.+]] = tandem.load_reduction_result[0] over block : i32
 // CHECK-NEXT:    tandem.store_plane %[[BLOCK]], %arg0[1]
 // CHECK-NEXT:    tandem.yield
-tandem.kernel @scales compute(<f32, f32>) matrix block(64) tensors [#p, #s] scalars [] prologue {
+tandem.kernel @scales compute(<f32, f32>) matrix tensors [#p, #s] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !b, %s: !r):
@@ -201,7 +201,7 @@ tandem.kernel @scales compute(<f32, f32>) matrix block(64) tensors [#p, #s] scal
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
 !r = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>>
 
-tandem.kernel @row_in_block compute(<f32, f32>) matrix block(64) tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
+tandem.kernel @row_in_block compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !b, %s: !r):

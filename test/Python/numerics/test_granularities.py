@@ -233,6 +233,8 @@ def test_signature(strategy):
             shared = ("each row" if storage.group == ROW else
                       f"each {storage.rows}x{storage.rows}")
             assert scale.shared_by == shared and f"for {shared}" in kernel.signature
+            assert scale.elements_per_entry == (
+                0 if storage.group == ROW else storage.rows ** 2)
 
 
 def test_bytes():

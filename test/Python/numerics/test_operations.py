@@ -112,7 +112,7 @@ def test_all_component_pairs(format):
 @pytest.mark.parametrize("trailing", BYTES)
 @pytest.mark.parametrize("leading", ("bf16", "f16"))
 def test_all_mixed_numbers(leading, trailing):
-    """Every byte behind one leading component in 31, read and negated."""
+    """Every byte after one leading component in 31, read and negated."""
     high = operands.all_codes(leading)[::31]
     x = operands.product(high, operands.all_codes(trailing))
     check_all(Type((leading, trailing)), ("widen", "neg", "to_f32"), {"x": x})

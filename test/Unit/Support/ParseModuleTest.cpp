@@ -62,6 +62,17 @@ TEST(ParseModuleTest, Iterators) {
   }
 }
 
+TEST(ParseModuleTest, AliasesOfIterators) {
+  std::string use = "\nlinalg.generic {a = 1, iterator_types = #its}";
+  for (const char *list : {"[]", "[\"parallel\"]", "\n[ \"x\", \"y\" ]"})
+    EXPECT_FALSE(findMalformedText("#its = " + std::string(list) + use))
+        << list;
+  for (const char *list : {"[5]", "\"x\"", "#other", "{}"})
+    EXPECT_TRUE(findMalformedText("#its = " + std::string(list) + use)) << list;
+  EXPECT_TRUE(findMalformedText("#it = [\"parallel\"]" + use));
+  EXPECT_TRUE(findMalformedText(use + "\n#its = [\"parallel\"]"));
+}
+
 TEST(ParseModuleTest, Operands) {
   std::string in = "ins(%a : tensor<?xf32>)", out = "outs(%b : tensor<f32>)";
   for (std::string name : {"reduce", "map"}) {

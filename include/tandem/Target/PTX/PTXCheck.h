@@ -45,7 +45,7 @@ private:
 
 /// The arithmetic that a kernel requires.
 struct RequiredCounts {
-  /// For each element.
+  /// Operations that are executed for each element.
   RoundingCounts perElement;
   /// Operations on uniform values, which a thread executes once for all
   /// elements, or for each.

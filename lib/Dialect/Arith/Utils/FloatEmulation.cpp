@@ -180,17 +180,16 @@ static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
     Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
     return b.addi(bits, b.shl(x.base, droppedBits(format) + guard));
   }
-  // The bits of an f32 are such a count, and so is the product of a subnormal
-  // number, which is exact.
-  Value normal =
-      b.subi(magnitude, b.like(magnitude, powerOfTwo(least) - 0x800000));
-  Value number = b.bitcast(magnitude, b.builder.getF32Type());
+  // The bits of an f32 are such a count from the smallest normal number on, up
+  // to which a product counts: it is exact, or less than a unit.
+  Value limit = b.like(magnitude, powerOfTwo(least));
+  Value below =
+      arith::MinUIOp::create(b.builder, b.loc, magnitude, limit);
+  Value number = b.bitcast(below, b.builder.getF32Type());
   Value power = b.real(number.getType(), std::ldexp(1.0, 23 + guard - least));
-  Value subnormal = arith::FPToSIOp::create(
+  Value count = arith::FPToSIOp::create(
       b.builder, b.loc, magnitude.getType(), b.mul(number, power));
-  Value isSubnormal = b.compare(CmpIPredicate::ult, magnitude,
-                                b.like(magnitude, powerOfTwo(least)));
-  return b.select(isSubnormal, subnormal, b.shl(normal, guard));
+  return b.addi(count, b.shl(b.subi(magnitude, below), guard));
 }
 
 /// The bits above the lowest `count`, with those added that make it round up:

@@ -40,8 +40,8 @@ scaled::verifyRounding(function_ref<InFlightDiagnostic()> emitError,
                         "toward_zero is for #scaled.minifloat";
 }
 
-/// As integers positive numbers order as they do as floats, and negative ones
-/// lie above.
+/// The bits of floats are compared as integers: those of positive numbers have
+/// the numbers' order, and those of negative ones lie above.
 Value scaled::raiseToSmallest(SequenceBuilder &b, Value y, Value isPositive,
                               float smallest) {
   if (!isPositive)

@@ -100,7 +100,7 @@ double DynamicCodeAttr::getLargestNegative() const {
 Value DynamicCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value DynamicCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
-/// There is no -1: the largest negative value shall become the last negative
+/// There is no -1: the largest negative value is to become the last negative
 /// number.
 Value DynamicCodeAttr::measure(SequenceBuilder &b, Value x) const {
   Layout layout = getLayout(getSignedness());

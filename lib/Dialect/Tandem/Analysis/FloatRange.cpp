@@ -258,8 +258,8 @@ FloatRange FloatRange::fma(FloatType type, const FloatRange &a,
                      a.mayBeNaN || b.mayBeNaN || c.mayBeNaN || mayBeInfinite);
 }
 
-/// To an f64 first: no small format, nor f32, sees the difference. A root of
-/// f64 is one.
+/// The root is rounded to f64 first, which changes no root of a smaller format;
+/// for f64 it is the root itself.
 FloatRange FloatRange::sqrt(FloatType type, const FloatRange &a) {
   if (a.high < 0)
     return all(type);

@@ -145,10 +145,10 @@ static std::optional<Trail> addTrail(const Trail &a, const Trail &b) {
   return std::nullopt;
 }
 
-/// Notes that y * v is small beside lead * v, if the program computes both.
-/// This holds only for up to half an ulp of the lead: half an ulp of a
-/// subnormal lead rounds to zero, but a larger number may not be small beside
-/// it.
+/// Notes that y * v is small compared with lead * v, if the program computes
+/// both. This holds only for up to half an ulp of the lead: half an ulp of a
+/// subnormal lead rounds to zero, but a larger number may not be small compared
+/// with it.
 static void addProductTrails(arith::MulFOp op, Value small, Value factor,
                              const FloatRange &range, FloatRange &result) {
   for (const Trail &trail : range.trails) {

@@ -54,7 +54,8 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
 /// (C1)
 static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
                                  Group group) {
-  bool isSize = group.columns >= 16 && group.columns <= 256 &&
+  bool isSize = group.columns >= ScaledStorageAttr::minGroup &&
+                group.columns <= ScaledStorageAttr::maxGroup &&
                 llvm::isPowerOf2_64(group.columns);
   if (group.isTensor() || group.isRow() || (isSize && group.rows == 1) ||
       (isSize && group.rows == group.columns))

@@ -171,6 +171,12 @@ void RoleAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
+Granularity RoleAttr::getGranularity(const Plane &plane) const {
+  Granularity group = plane.group.getGranularity();
+  bool isPart = group == Granularity::element || group == Granularity::group;
+  return isPart && getPer() != Granularity::element ? getPer() : group;
+}
+
 //===----------------------------------------------------------------------===//
 // ComputeAttr
 //===----------------------------------------------------------------------===//

@@ -228,7 +228,8 @@ LogicalResult StorePlaneOp::verify() {
                      getValue().getType());
 }
 
-/// Verifies constraint (C1) of recall and remember: the plane is a history.
+/// Verifies constraint (C1) of load_history and push_history: the plane is a
+/// history.
 static LogicalResult verifyHistory(Operation *op, StoredType tensor,
                                    uint64_t plane) {
   if (failed(verifyExists(op, tensor, plane)))
@@ -284,8 +285,8 @@ static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
                            "model; a block has its max and min");
   auto kernel = op->getParentOfType<ProgramOpInterface>();
   if (scope == Granularity::block && kernel && !kernel.getBlock())
-    return op->emitOpError("is over a block of a kernel that has none; give "
-                           "the kernel 'block(size)'");
+    return op->emitOpError("is over a block of a kernel that has none; store "
+                           "a tensor in blocks, such as group = 64x64");
   Type element = getElementTypeOrSelf(value);
   bool isFine = element.isF32() || (!isSum && element.isInteger(32));
   if (!isSum && element.isF32() &&

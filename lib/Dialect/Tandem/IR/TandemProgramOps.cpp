@@ -31,48 +31,43 @@ unsigned tandem::detail::getNumMetrics(Block &body) {
   return count;
 }
 
-/// Returns the granularity of the entries of a tensor's plane.
-static Granularity getGranularity(RoleAttr role, const Plane &plane) {
-  if (role.getPer() != Granularity::element)
-    return role.getPer();
-  if (plane.group.isRow())
-    return Granularity::row;
-  return plane.group.isBlock() ? Granularity::block : Granularity::element;
+uint64_t tandem::detail::getBlock(Block &body) {
+  for (Type type : body.getArgumentTypes())
+    if (auto stored = dyn_cast<StoredType>(type))
+      for (const Plane &plane : stored.getStorage().getPlanes())
+        if (plane.group.isBlock())
+          return plane.group.rows;
+  return 0;
 }
 
 int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
                                             Granularity per) {
-  if (plane.group.isTensor())
+  Granularity entries = role.getGranularity(plane);
+  if (entries == Granularity::tensor)
     return Group::all;
-  Granularity entries = getGranularity(role, plane);
-  // A row's and a block's own entry.
-  if (entries == per && role.getPer() == Granularity::element &&
-      entries != Granularity::element)
-    return 1;
   bool runsAlongRows =
       per == Granularity::element || per == Granularity::tensor;
-  // One row at a time has one entry.
-  if (runsAlongRows && entries == Granularity::row)
-    return Group::all;
-  return runsAlongRows || entries == per ? plane.group.columns : 0;
+  // A row of elements has one entry, or shares one with other rows.
+  if (runsAlongRows)
+    return entries == Granularity::row ? Group::all : plane.group.columns;
+  if (entries != per)
+    return 0;
+  // Rows and blocks that are groups of elements have one entry each; of a
+  // tensor per row or column, so many rows or columns share one.
+  bool isOfElements = role.getPer() == Granularity::element;
+  return isOfElements ? 1 : plane.group.columns;
 }
 
 /// Blocks: (C7) of a kernel.
 static LogicalResult verifyBlocks(ProgramOpInterface op) {
   int64_t size = op.getBlock();
-  bool isSize = size >= TDM_LAUNCH_MIN_BLOCK && size <= TDM_LAUNCH_MAX_BLOCK &&
-                llvm::isPowerOf2_64(size);
-  if (size && (!isSize || !op.getMatrix()))
-    return op->emitOpError("a block is a power of two from ")
-           << TDM_LAUNCH_MIN_BLOCK << " to " << TDM_LAUNCH_MAX_BLOCK
-           << ", in a matrix kernel, got " << size;
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
     for (const Plane &plane : op.getTensorType(i).getStorage().getPlanes())
       if (plane.group.isBlock() && plane.group.rows != size)
         return op->emitOpError("stores ")
                << op.getTensorRole(i).getName() << " in blocks of "
-               << plane.group.rows << ", but its blocks are of " << size
-               << "; the blocks of a kernel are of one size";
+               << plane.group.rows << " rows, but another tensor in blocks of "
+               << size << "; the blocks of a kernel are of one size";
   return success();
 }
 
@@ -282,7 +277,6 @@ ComputeAttr LaunchOp::getCompute() { return getStep().getCompute(); }
 ArrayAttr LaunchOp::getTensorRoles() { return getStep().getTensorRoles(); }
 ArrayAttr LaunchOp::getScalarRoles() { return getStep().getScalarRoles(); }
 bool LaunchOp::getMatrix() { return getStep().getMatrix(); }
-uint64_t LaunchOp::getBlock() { return getStep().getBlock(); }
 uint64_t LaunchOp::getReductions() { return getStep().getReductions(); }
 Block &LaunchOp::getPrologueBlock() { return getStep().getPrologueBlock(); }
 

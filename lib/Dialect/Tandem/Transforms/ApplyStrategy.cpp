@@ -92,7 +92,7 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
   return storage;
 }
 
-/// Puts storages on the arguments, with a decode beside each.
+/// Puts storages on the arguments, and decodes each of them.
 static FailureOr<unsigned> storeArguments(func::FuncOp function,
                                           StrategyOp strategy) {
   Block &body = function.getBody().front();

@@ -173,17 +173,6 @@ private:
 };
 } // namespace
 
-/// Scales of rows and blocks are those of a matrix, also where the graph has
-/// none.
-static void addScales(KernelOp kernel, StorageAttrInterface storage) {
-  if (!needsMatrix(storage))
-    return;
-  kernel.setMatrix(true);
-  for (const Plane &plane : storage.getPlanes())
-    if (plane.group.isBlock())
-      kernel.setBlock(plane.group.rows);
-}
-
 KernelOp KernelFormer::createKernel() {
   OpBuilder builder(function);
   SmallVector<Attribute> tensorRoles, scalarRoles;
@@ -206,9 +195,11 @@ KernelOp KernelFormer::createKernel() {
       function->getAttrOfType<ComputeAttr>(TandemDialect::getComputeAttrName()),
       builder.getArrayAttr(tensorRoles), builder.getArrayAttr(scalarRoles));
   isMatrix = isMatrixGraph(function);
-  op.setMatrix(isMatrix);
-  for (Type type : tensorTypes)
-    addScales(op, cast<StoredType>(type).getStorage());
+  // Scales of rows and blocks are those of a matrix, even if the graph has
+  // none.
+  op.setMatrix(isMatrix || llvm::any_of(tensorTypes, [](Type type) {
+                 return needsMatrix(cast<StoredType>(type).getStorage());
+               }));
   auto addBlock = [&](Region &region, ArrayRef<Type> types) {
     region.emplaceBlock().addArguments(
         types, SmallVector<Location>(types.size(), loc));

@@ -113,7 +113,7 @@ struct LowerStoragePass
     }
     for (auto op : llvm::make_early_inc_range(
              kernel.getBodyBlock().getOps<MeasureUpdateOp>()))
-      if (failed(lowerDescent(op)))
+      if (failed(lowerMeasureUpdate(op)))
         return failure();
     for (auto op : llvm::make_early_inc_range(
              kernel.getBodyBlock().getOps<SaturationOp>()))
@@ -233,7 +233,7 @@ struct LowerStoragePass
     return change;
   }
 
-  LogicalResult lowerDescent(MeasureUpdateOp op) {
+  LogicalResult lowerMeasureUpdate(MeasureUpdateOp op) {
     if (!loaded.contains(op.getTensor()) || !stored.contains(op.getTensor()))
       return op.emitOpError("measures the change between a tandem.load and a "
                             "tandem.store of its tensor, which has not both");

@@ -62,9 +62,8 @@ Axes getAxes(Granularity per) {
 
 /// The axes along which a plane's entries differ.
 Axes getAxes(ProgramOpInterface program, Value tensor, const Plane &plane) {
-  Axes axes = getAxes(plane.group.getGranularity());
-  Granularity per = program.getTensorRole(getTensorNumber(tensor)).getPer();
-  return axes == all ? getAxes(per) : axes;
+  RoleAttr role = program.getTensorRole(getTensorNumber(tensor));
+  return getAxes(role.getGranularity(plane));
 }
 
 /// Finds along which axes the values of a body differ.
@@ -86,8 +85,8 @@ private:
       return getAxes(program, bits.getTensor(), Plane());
     if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.endsPhase())
       return getAxes(reduce.getScope());
-    if (auto total = dyn_cast<LoadReductionResultOp>(op))
-      return getAxes(total.getScope());
+    if (auto result = dyn_cast<LoadReductionResultOp>(op))
+      return getAxes(result.getScope());
     unsigned joined = none;
     for (Value operand : op.getOperands())
       joined |= of(operand);
@@ -280,7 +279,7 @@ public:
     step = StepOp::create(builder, kernel.getLoc(), kernel.getSymName(),
                           kernel.getCompute(), kernel.getTensorRoles(),
                           kernel.getScalarRoles(), kernel.getMatrix(),
-                          kernel.getBlock(), plan.getReductions().size());
+                          plan.getReductions().size());
     step->setDiscardableAttrs(kernel->getDiscardableAttrDictionary());
     kernel.getPrologue().cloneInto(&step.getPrologue(), mapping);
     builder.setInsertionPointToStart(&step.getLaunches().emplaceBlock());
@@ -359,12 +358,13 @@ private:
       if (plan.getReductions()[index] == phase)
         PartialOp::create(builder, reduce.getLoc(), reduce.getKind(),
                           reduce.getValue(), index, reduce.getScope());
-      reduce.replaceAllUsesWith(buildTotal(builder, reduce, index));
+      reduce.replaceAllUsesWith(buildResult(builder, reduce, index));
       reduce.erase();
     }
   }
 
-  static Value buildTotal(OpBuilder &builder, ReduceOp reduce, unsigned index) {
+  static Value buildResult(OpBuilder &builder, ReduceOp reduce,
+                           unsigned index) {
     Granularity scope = reduce.getScope();
     if (isWithinMatrix(scope))
       return LoadReductionResultOp::create(builder, reduce.getLoc(),
@@ -397,11 +397,11 @@ private:
 static bool readsBeyondRows(LaunchOp launch,
                             const llvm::DenseSet<uint64_t> &reductions) {
   return llvm::any_of(launch.getBodyBlock(), [&](Operation &op) {
-    if (auto total = dyn_cast<ReductionResultOp>(op))
-      return reductions.contains(total.getIndex());
-    auto total = dyn_cast<LoadReductionResultOp>(op);
-    return total && total.getScope() == Granularity::column &&
-           reductions.contains(total.getIndex());
+    if (auto result = dyn_cast<ReductionResultOp>(op))
+      return reductions.contains(result.getIndex());
+    auto result = dyn_cast<LoadReductionResultOp>(op);
+    return result && result.getScope() == Granularity::column &&
+           reductions.contains(result.getIndex());
   });
 }
 

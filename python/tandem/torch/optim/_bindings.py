@@ -24,13 +24,13 @@ class Key(NamedTuple):
     strategy: str
     #: Whether it has fewer dimensions than the graph's matrices.
     is_vector: bool = False
-    #: Whether its weight is float32 beside a strategy of another type.
+    #: Whether its weight is float32 under a strategy of another type.
     is_wide: bool = False
     #: Whether its states are float32 where the strategy has codes.
     is_small: bool = False
     #: The executor that launches its kernel.
     executor: Executor = CPU
-    #: The type of the copy that a step writes beside weights in codes, if it does.
+    #: The type of the copy that a step writes along with weights in codes, if it does.
     copy: torch.dtype | None = None
 
 

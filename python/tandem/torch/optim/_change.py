@@ -55,10 +55,10 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
         ValueError, TypeError: as :func:`check_strategy`; nothing has changed then.
     """
     check_strategy(optimizer, strategy)
-    recipe, params = optimizer._recipe, list(optimizer._params())
+    arguments, params = optimizer._arguments, list(optimizer._params())
     state_dict, values = convert_state(
-        optimizer.state_dict(), params, strategy, graph=recipe["graph"],
-        vectors=recipe["vectors"], path=recipe["path"], keep_types=True)
+        optimizer.state_dict(), params, strategy, graph=arguments["graph"],
+        vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
     states = dict(optimizer.state)
     before = [group["strategy"] for group in optimizer.param_groups]
     optimizer.state.clear()

@@ -50,8 +50,8 @@ def identity(bindings: KernelBindings, strategies: Sequence[str]) -> dict:
 
 
 def signed(state_dict: dict, identity: Mapping) -> dict:
-    """A state dict with an identity under "tandem", and as text in each param group: of what is
-    beside states and groups, torch.distributed.checkpoint hands on nothing."""
+    """A state dict with an identity under "tandem", and as text in each param group:
+    torch.distributed.checkpoint hands on nothing else than states and groups."""
     text = json.dumps(identity)
     return state_dict | {
         "param_groups": [group | {"tandem": text} for group in state_dict["param_groups"]],

@@ -38,7 +38,7 @@ def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, l
 def _followed(theirs: KernelBindings, key: Key, group: Mapping, weight: torch.Tensor,
               keep_types: bool) -> tuple[KernelBinding, torch.dtype]:
     """The binding and type of a weight in its new param group; what was kept in float32
-    beside a strategy of 16 bits stays so."""
+    under a strategy of 16 bits stays so."""
     strategy = group["strategy"]
     types = theirs[Key(strategy)].dtypes
     dtype = (torch.float32 if key.is_wide or keep_types and weight.dtype is torch.float32 else
@@ -244,7 +244,7 @@ def convert_state(
 
     Values are carried over as by :func:`tandem.convert_state`: exactly where the
     new storage can hold them. Steps, seeds and all else in the param groups stay.
-    Weights that were float32 beside a strategy of 16 bits stay so. Which states are
+    Weights that were float32 under a strategy of 16 bits stay so. Which states are
     float32 for their parameter's size follows from ``min_8bit_size``.
 
     Args:
@@ -258,7 +258,7 @@ def convert_state(
         vectors: the same of the graph of vectors.
         path: directories searched for both strategies first.
         keep_types: whether float32 weights stay so where the new strategy has weights of
-            16 bits; otherwise only those do that were float32 beside such a strategy.
+            16 bits; otherwise only those do that were float32 under such a strategy.
 
     Returns:
         The state dict, for ``load_state_dict`` of an optimizer whose groups have the

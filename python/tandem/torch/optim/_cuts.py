@@ -59,7 +59,7 @@ def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
     """
     if shard.bounds is None or not shard.is_in_c_order:
         return f"is spread as {shard}, in pieces that are not whole rows"
-    unit = _shared_elements(binding, shard.shape)
+    unit = binding.uncut_elements(binding.size_of(torch.empty(shard.shape, device="meta")))
     if any(start % unit for start in shard.starts
            if start < shard.shape.numel() or not _ends_anywhere(binding)):
         return (f"of shape {tuple(shard.shape)} is cut inside of {unit} elements that belong "
@@ -89,15 +89,3 @@ def _joins_alike(binding: KernelBinding, shard: Shard) -> bool:
         return binding.size_of(torch.empty(rows, *shard.shape[1:], device="meta"))[1]
     return len(shard.shape) < 2 or all(
         columns_of(rows) == columns_of(shard.shape[0]) for _, rows in shard.bounds if rows)
-
-
-def _shared_elements(binding: KernelBinding, shape: torch.Size) -> int:
-    """Returns the number of elements of a tensor of which multiples can be cut off: rows, of
-    which several may share entries, or groups of a vector."""
-    rows, columns = binding.size_of(torch.empty(shape, device="meta"))
-    grouped = [plane for plane in binding.kernel.planes
-               if plane.is_grouped and plane.per != Granularity.COLUMN]
-    if rows == 1:
-        return max((plane.group for plane in grouped), default=1)
-    return columns * max((plane.group if plane.per == Granularity.ROW else max(plane.rows, 1)
-                          for plane in grouped), default=1)

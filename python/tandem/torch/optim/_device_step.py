@@ -1,5 +1,5 @@
 """Steps that the host does not follow: scalars, counts and whether to step at all are in
-the memory of GPUs, so that a CUDA graph can have them."""
+the memory of GPUs, so that a CUDA graph can capture them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DeviceStep:
 
     def _decide(self, bindings: Sequence[KernelBinding], executors: Sequence[Executor],
                 found_inf: torch.Tensor | None) -> dict[Executor, torch.Tensor]:
-        """For each GPU a word that is not 0 if the step shall be skipped."""
+        """For each GPU a word that is not 0 if the step is to be skipped."""
         skips = {} if found_inf is None else {
             executor: found_inf.to(_executor.torch_device(executor), non_blocking=True)
             for executor in executors}

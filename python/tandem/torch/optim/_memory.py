@@ -69,7 +69,7 @@ class Bytes:
     Attributes:
         weights: as they are stored, their parts in the state included.
         gradients: as they are between a backward pass and its step.
-        states: what the optimizer keeps beside.
+        states: what the optimizer keeps besides these.
         working: what the largest tensor needs in addition, for a short time, where weights or
             gradients are codes: its decoded weight, and its gradient before it is encoded.
     """

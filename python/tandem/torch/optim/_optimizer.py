@@ -66,7 +66,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     A graph of matrices updates parameters with two dimensions, as they are indexed;
     one that is not in C order is copied to and fro. Parameters with fewer dimensions
-    need a graph of their own beside it, those with more are refused.
+    need a graph of their own, those with more are refused.
 
     Parameters are on the CPU or on GPUs, in one launch for each device. On a GPU a step
     is put into PyTorch's current stream; with ``capturable`` it can be a part of a CUDA
@@ -140,10 +140,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self.threads = threads
         # A file may have changed by the time this optimizer is unpickled.
         for key in ("graph", "vectors"):
-            source = self._recipe[key]
+            source = self._arguments[key]
             if source and source.endswith(".mlir") and os.path.isfile(source):
                 with open(source, encoding="utf-8") as file:
-                    self._recipe[key] = file.read()
+                    self._arguments[key] = file.read()
         defaults = self._defaults()
         self._fold_pairs(hypers, defaults)
         unknown = sorted(set(hypers) - set(defaults))
@@ -162,7 +162,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0) -> None:
-        self._recipe = {
+        #: The arguments of this method, with which an unpickled optimizer compiles again.
+        self._arguments = {
             "graph": os.fspath(graph), "strategy": strategy,
             "path": [os.fspath(p) for p in path], "metrics": bool(metrics),
             "vectors": vectors and os.fspath(vectors), "capturable": bool(capturable),
@@ -174,8 +175,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 f"{type(self).__name__} computes hyperparameters from the count of steps "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
-        self._bindings = KernelBindings(self._kernel, self._recipe["graph"], strategy,
-                                        self._recipe["vectors"], self._COUNT, bool(skip_nonfinite))
+        self._bindings = KernelBindings(
+            self._kernel, self._arguments["graph"], strategy, self._arguments["vectors"],
+            self._COUNT, bool(skip_nonfinite))
         self._check_release()
         self._begin()
 
@@ -211,13 +213,13 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _kernel(self, graph: str, strategy: str, target: str,
                 rules: Rules | None) -> tandem.Kernel:
-        return compiled(graph, strategy, self._recipe["path"], target, rules,
-                        self._recipe["metrics"])
+        return compiled(graph, strategy, self._arguments["path"], target, rules,
+                        self._arguments["metrics"])
 
     @property
     def capturable(self) -> bool:
-        """Whether a CUDA graph can have the steps."""
-        return self._recipe["capturable"]
+        """Whether a CUDA graph can capture the steps."""
+        return self._arguments["capturable"]
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -230,7 +232,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def skipped(self) -> bool:
         """Whether the last step has found a gradient with a NaN or an infinity, and done
         nothing, as ``skip_nonfinite`` has it. On a GPU this waits for the step."""
-        if not self._recipe["skip_nonfinite"]:
+        if not self._arguments["skip_nonfinite"]:
             raise RuntimeError(
                 "this optimizer does not look at gradients; create it with "
                 "skip_nonfinite=True"
@@ -276,7 +278,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _seed(self) -> int:
         """The seed of groups that name none."""
-        seed = self._recipe["seed"]
+        seed = self._arguments["seed"]
         if not -(2**63) <= seed < 2**63:
             raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
         return seed
@@ -382,10 +384,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             )
         if self.capturable and executor is CPU:
             raise ValueError(
-                f"{label} is on the CPU, whose steps no CUDA graph can have; move it to "
+                f"{label} is on the CPU, whose steps no CUDA graph can capture; move it to "
                 "a GPU, or leave capturable out"
             )
-        if self._recipe["skip_nonfinite"] and not self.capturable and executor is not CPU:
+        if self._arguments["skip_nonfinite"] and not self.capturable and executor is not CPU:
             raise ValueError(
                 f"{label} is on {param.device}, and only the GPU will know whether a "
                 "step is skipped; pass capturable=True as well, which keeps counts of "
@@ -603,7 +605,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         over |D|, 1 where nothing is lost; ``update_norm``, |D|; ``lost_share``,
         the share of nonzero changes without any effect.
         """
-        if not self._recipe["metrics"]:
+        if not self._arguments["metrics"]:
             raise RuntimeError(
                 "this optimizer does not measure; create it with metrics=True"
             )
@@ -695,14 +697,15 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return made
 
     def __getstate__(self) -> dict:
+        # "recipe" is the name that pickles of all versions have.
         return super().__getstate__() | {
-            "recipe": self._recipe, "threads": self.threads,
+            "recipe": self._arguments, "threads": self.threads,
             "version": _checkpoint.VERSION,
         }
 
     def __setstate__(self, state: dict) -> None:
         state = _checkpoint.unsealed(state)
-        # A state from load_state_dict has no recipe, and has been converted.
+        # A state from load_state_dict has no arguments, and has been converted.
         version = state.pop("version", 2 if "recipe" in state else _checkpoint.VERSION)
         if "recipe" in state:
             self._compile(**state.pop("recipe"))

@@ -69,7 +69,7 @@ class Recommendation:
         ranks: the ranks that share the parameters.
         betas: the decays of both moments.
         error: the root mean square of the choices' errors over all parameters.
-        notes: what to know beside the table, in sentences.
+        notes: what to know besides the table, in sentences.
         gradient_release: whether backward passes take the steps.
         optimizer: the class that the strategies are for.
     """
@@ -135,7 +135,7 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
             bfloat16) or tensors; or named parameters. Types, and what needs no gradient,
             are taken as they are.
         memory: what there is on a rank for weights, gradients and states: bytes, or a text
-            such as "24GiB". Activations and all else need theirs beside it.
+            such as "24GiB". Activations and everything else need more.
         ranks: how many ranks ``fully_shard`` spreads the parameters over; 1 for one process
             and for DistributedDataParallel, where each rank has all of them.
         betas: the optimizer's. Measured are beta1 = 0.9 and beta2 from 0.9 to 0.9999.

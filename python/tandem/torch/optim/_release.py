@@ -12,14 +12,14 @@ from tandem._param_planes import sums_over_model
 from tandem.torch.optim import _notices, _wrappers
 from tandem.torch.optim._step import Steps
 
-#: Options that gradient_release cannot have beside it, and why.
+#: Options that cannot be combined with gradient_release, and why.
 _CONFLICTS = {
     "metrics": "metrics are sums over a step of all parameters, and gradient_release=True "
                "takes a step of each",
     "skip_nonfinite": "skip_nonfinite=True looks at the gradients of all parameters before "
                       "a step, and gradient_release=True has no two of them at a time",
     "capturable": "capturable=True is for steps of all parameters at once, in one launch "
-                  "that a CUDA graph can have, and gradient_release=True takes a step of "
+                  "that a CUDA graph can capture, and gradient_release=True takes a step of "
                   "each",
 }
 
@@ -40,7 +40,7 @@ class Release(Steps):
     @property
     def gradient_release(self) -> bool:
         """Whether backward passes take the steps."""
-        return self._recipe["gradient_release"]
+        return self._arguments["gradient_release"]
 
     def _check_release(self) -> None:
         """Refuses what needs the gradients of all parameters at once."""
@@ -52,7 +52,7 @@ class Release(Steps):
                 "released before the last is there; leave gradient_release=True out"
             )
         for option, reason in _CONFLICTS.items():
-            if self._recipe[option]:
+            if self._arguments[option]:
                 raise ValueError(f"{reason}; leave out one of them")
 
     def _refuse_scaler(self) -> None:

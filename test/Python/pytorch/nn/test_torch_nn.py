@@ -463,7 +463,7 @@ def test_activations_and_losses_are_swapped():
                                  GELUActivation(), NewGELUActivation()))
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat", "te-delayed"))
 def test_products_are_computed_again(recipe, act):
-    """Without keeping them; gradients but that of the matrix behind are the same."""
+    """Without keeping them; all gradients except that of the matrix after it are the same."""
     torch.manual_seed(1)
     kept, model = Block(act=act), Block(act=act)
     model.load_state_dict(kept.state_dict())

@@ -205,7 +205,7 @@ class LAMBReference(torch.optim.Optimizer):
 
 
 def clipped(params):
-    """torch's AdamW behind torch's clipping."""
+    """torch's AdamW after torch's clipping."""
     optimizer = torch.optim.AdamW(params, 1e-2, (0.8, 0.95), 1e-6, 0.1)
     step = optimizer.step
 

@@ -33,7 +33,7 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       "::mlir::Value", "finish", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
     InterfaceMethod<[{The magnitude of x (f32) from which a group's scale is made, as f32
-      bits: the largest one shall become the code's largest number.}],
+      bits: the largest one becomes the code's largest number.}],
       "::mlir::Value", "measure", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x), [{}], [{
         return ::tandem::scaled::takeMagnitude(b, $_attr.prepare(b, x));

@@ -15,6 +15,9 @@ include "tandem/Dialect/Scaled/IR/CodeInterface.td"
 include "tandem/Dialect/Scaled/IR/ScaledDialect.td"
 include "tandem/Support/RoundingMode.td"
 
+/// The rule by which a scale is made, `recipe = ...` in a storage. It is not a layer's recipe,
+/// which is a strategy. State dicts keep storages as text and are refused under a storage
+/// of another text, so that the spelling stays.
 def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude, or that it is given", [
   I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"pow2", 1>,
   I32EnumAttrCase<"mx_floor", 2>, I32EnumAttrCase<"given", 3>]> {
@@ -26,7 +29,7 @@ def Scaled_Signedness : I32EnumAttr<"Signedness", "whether a code has negative n
   let cppNamespace = "::tandem::scaled";
 }
 
-/// A code; `own` names the methods for which it has no use of the default.
+/// A code; `own` lists the interface methods with a default that it overrides.
 class Scaled_Code<string name, string codeMnemonic, list<string> own = []>
     : AttrDef<Scaled_Dialect, name, [DeclareAttrInterfaceMethods<Scaled_CodeInterface, own>]> {
   let mnemonic = codeMnemonic;

@@ -20,10 +20,10 @@
 
 namespace tandem {
 
-/// A value that is small beside another: both finite, `lead` is a multiple of
-/// some power of two g with |value| <= 2^exponent * g. With `isUlp`, g is
-/// lead's unit in the last place (of the smallest normal number, if lead is
-/// below that).
+/// A value that is small compared with another: both finite, `lead` is a
+/// multiple of some power of two g with |value| <= 2^exponent * g. With
+/// `isUlp`, g is lead's unit in the last place (of the smallest normal number,
+/// if lead is below that).
 struct Trail {
   Value lead;
   int exponent;

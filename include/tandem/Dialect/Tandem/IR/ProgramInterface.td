@@ -27,8 +27,6 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
       "::mlir::ArrayAttr", "getScalarRoles">,
     InterfaceMethod<"Whether the tensors have rows and columns; else they are flat.",
       "bool", "getMatrix">,
-    InterfaceMethod<"Rows, and columns, of a block; 0 without blocks.",
-      "uint64_t", "getBlock">,
     InterfaceMethod<"The block that computes the uniform values.",
       "::mlir::Block &", "getPrologueBlock">,
     InterfaceMethod<"The block that computes one element, or `width` of them.",
@@ -63,6 +61,11 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
     /// The number of sums that the body measures, after -tandem-lower-storage.
     unsigned getNumMetrics() {
       return ::tandem::detail::getNumMetrics($_op.getBodyBlock());
+    }
+    /// The rows, and the columns, of the blocks that storages have entries for; 0
+    /// without blocks.
+    uint64_t getBlock() {
+      return ::tandem::detail::getBlock($_op.getBodyBlock());
     }
     /// Consecutive elements, rows, columns or blocks, whichever the body runs over,
     /// that share an entry of a tensor's plane: a power of two, Group::all, or 0 if

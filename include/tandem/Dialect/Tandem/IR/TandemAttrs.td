@@ -128,6 +128,10 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     bool writesPlane(const Plane &plane) const {
       return isUpdated() && plane.isWritten;
     }
+    /// Returns the units that a plane of the tensor has entries for: elements, rows or
+    /// columns (or so many rows or columns each), groups or blocks of elements, or the
+    /// tensor.
+    Granularity getGranularity(const Plane &plane) const;
   }];
 }
 
@@ -157,7 +161,7 @@ def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
 // Storages
 //===----------------------------------------------------------------------===//
 
-/// A storage; `own` names the methods for which it has no use of the default.
+/// A storage; `own` lists the interface methods with a default that it overrides.
 class Tandem_Storage<string name, string mnemonic, list<string> own = []>
     : Tandem_Attr<name, mnemonic, [DeclareAttrInterfaceMethods<Tandem_StorageInterface, own>]> {
   let genVerifyDecl = 1;
@@ -249,7 +253,7 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
     u = the f32's bits (NaN canonical), hi = (u + 0x8000) >> 16, lo = u &
     0xFFFF; decode ((hi - (lo >> 15)) mod 2^16) << 16 | lo: exact for every
     f32. hi is the bf16 nearest to the value, ties away from zero (two patterns
-    would share a code under ties to even). A zero hi beside lo >= 0x8000, which no
+    would share a code under ties to even). A zero hi with lo >= 0x8000, which no
     encoding makes, is a zero that code outside of the kernel has written, and decodes to it.
 
     ```mlir
@@ -335,6 +339,10 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
                         DefaultValuedParameter<"bool", "false">:$transposed);
   let assemblyFormat = [{
     `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin, $transposed) `>`
+  }];
+  let extraClassDeclaration = [{
+    /// The fewest and the most elements of a group in a row.
+    static constexpr int64_t minGroup = 16, maxGroup = 256;
   }];
 }
 

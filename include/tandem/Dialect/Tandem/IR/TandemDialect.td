@@ -24,8 +24,9 @@ def Tandem_Dialect : Dialect {
     stands for a real number: nothing in a graph fixes a precision. Its
     arguments carry a `tandem.role`; its results are the new values of the
     `param`, `state` and `output` arguments, in the arguments' order. Hyperparameters are
-    f64 (or f32) scalars, the step an i64. What a layer's forward pass keeps by
-    `tandem.save` the function with the attribute `tandem.forward = @name` restores.
+    f64 (or f32) scalars, the step an i64. A layer's forward pass keeps values by
+    `tandem.save`, and the function with the attribute `tandem.forward = @name` restores
+    them.
 
     Attributes of the dialect on other dialects' operations:
 

@@ -55,9 +55,9 @@ def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock
 def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
   let summary = "gives matching roles a storage";
   let description = [{
-    Matches roles of the kind, and of the moment, the consumer, the flow, what there is an
-    entry `per`, and the name where given. What is `saved` is stored alike where it is
-    restored.
+    A rule matches the roles of its kind. If it has a moment, a consumer, a flow, a `per` or
+    a name, it matches only those roles that have the same. What a forward pass saves is
+    stored in the same way where the backward pass restores it.
 
     Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a
     state has a moment; (C3) only what is saved, an input or an output has a consumer;
@@ -208,7 +208,6 @@ def Tandem_KeepOutputsOp
     `consumer = linear` is also saved, as "<name>.kept", in the storage that the strategy
     gives to `saved consumer(linear)`. So the kernel that makes an output also quantizes
     it. No function restores the saved values: their planes go to the linear layers.
-    layers.
 
     Constraint: (C1) the symbol is a function of the same module.
 
@@ -290,7 +289,7 @@ def Tandem_StoreOp : Tandem_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "encodes a value into this element of a stored tensor";
   let description = [{
     Constraints: (C1) the value is f32 or the storage's value type under the
-    kernel's policy; (C2) the tensor is a param or state.
+    kernel's policy; (C2) the tensor is a param, a state, an output or saved.
 
     Example:
 
@@ -338,8 +337,8 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let description = [{
     Constraints: (C1) the plane exists; (C2) the value is the plane's element
     type, an integer of its width, or a vector of either; (C3) the tensor is a
-    param or state; (C4) the plane is no history. In a transposed copy the
-    element is where its column's row has it.
+    param, a state, an output or saved; (C4) the plane is no history. In a transposed
+    copy of a matrix, the element at (row, column) is entry column * rows + row.
 
     Example:
 
@@ -354,8 +353,9 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
 def Tandem_LoadHistoryOp : Tandem_PlaneOp<"load_history", [MemoryEffects<[MemRead]>]> {
   let summary = "the largest value that a history keeps when it gets another";
   let description = [{
-    All but the oldest value of the tensor's entry in a plane that is a history. What
-    is no positive finite f32 counts as 0.
+    The largest value in the tensor's entry of a history, without the oldest one, which the
+    next `tandem.push_history` drops. Any value that is not a positive finite f32 counts
+    as 0.
 
     Constraint: (C1) the plane exists and is a history.
 
@@ -377,8 +377,8 @@ def Tandem_PushHistoryOp : Tandem_PlaneOp<"push_history", [MemoryEffects<[MemRea
     elements of the tensor, as `tandem.reduce` over the tensor gives it, and is put
     there once a step, when all elements have been written.
 
-    Constraints: (C1) the plane exists and is a history; (C2) the tensor is a param
-    or state.
+    Constraints: (C1) the plane exists and is a history; (C2) the tensor is a param,
+    a state, an output or saved.
 
     Example:
 
@@ -452,7 +452,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
                    "::mlir::getElementTypeOrSelf($_self)">]> {
   let summary = "the largest or smallest value, or the sum, of many elements";
   let description = [{
-    Over the `group` consecutive elements of the unsharded tensor to which this
+    Reduces over the `group` consecutive elements of the unsharded tensor to which this
     element belongs, over all elements of the tensor, over those of all
     tensors of the launch (`model`), or over those of this element's `row`, `column`
     or `block`. Elements beyond the tensor's end do not take
@@ -509,8 +509,8 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
 def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffects<[MemWrite]>]> {
   let summary = "this element's part of a reduction that ends with the launch";
   let description = [{
-    What `-tandem-split-phases` makes of a `tandem.reduce` that is not over a group in the
-    launch of its phase. The reductions of all launches are numbered together.
+    `-tandem-split-phases` makes it of a `tandem.reduce` over more than a group, in the
+    launch of the reduction's phase. The reductions of all launches are numbered together.
 
     Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
     the scope is no group; (C3) it is a row, column or block only in the elements of a
@@ -538,7 +538,8 @@ def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffect
 def Tandem_ReductionResultOp : Tandem_Op<"reduction_result", [HasParent<"LaunchOp">, Pure]> {
   let summary = "the result of a reduction of an earlier phase";
   let description = [{
-    For this element's tensor, or for the model.
+    The reduction was over this element's tensor or over the model, so that all elements of
+    the tensor have the same result.
 
     Example:
 
@@ -554,8 +555,9 @@ def Tandem_ReductionResultOp : Tandem_Op<"reduction_result", [HasParent<"LaunchO
 def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent<"LaunchOp">, MemoryEffects<[MemRead]>]> {
   let summary = "the result of an earlier phase's reduction over a row, column or block";
   let description = [{
-    For the row, column or block of this element, which differ within a tensor where
-    those of `tandem.reduction_result` do not.
+    The reduction was over this element's row, column or block, so that the elements of a
+    tensor have different results; where all have the same, it is a
+    `tandem.reduction_result`.
 
     Constraints: (C1) the scope is a row, a column or a block; (C2) a launch per row,
     column or block reads its own.
@@ -583,7 +585,7 @@ def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent
 def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let summary = "the number of elements, rows or columns of this element's tensor";
   let description = [{
-    They are those of the unsharded tensor, where a launch has a shard of it.
+    If a launch has a shard of the tensor, the unsharded tensor's are counted.
 
     Constraint: (C1) it counts elements, rows or columns.
 
@@ -626,8 +628,9 @@ def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
     The half-word (element mod 8, low half first) of Philox4x32-10 (Salmon et
     al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
     key, step), zero-extended. `element` counts in the unsharded tensor. After
-    widening the bits of consecutive elements. With `dither` they fill [0, 2^16)
-    evenly from step to step (docs/Numerics.md, "Dither"): errors cancel.
+    widening, the result holds the bits of consecutive elements. With `dither` the bits
+    fill [0, 2^16) evenly from step to step (docs/Numerics.md, "Dither"), so that errors
+    cancel.
 
     Example:
 

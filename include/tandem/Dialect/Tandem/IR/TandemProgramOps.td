@@ -27,8 +27,9 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
     it runs: it makes a `tandem.step` of it.
 
     A `matrix` kernel knows the rows and columns of its tensors: some have an entry
-    for each row or column, some reductions run along a row or a column. With
-    `block(B)` it also knows blocks of B rows and B columns.
+    for each row or column, some reductions run along a row or a column. If a storage has
+    an entry for each block of B rows and B columns, reductions may also run over such
+    blocks.
 
     Constraints: (C1) one body argument per tensor role, of stored type,
     followed by the types the prologue yields; (C2) one prologue argument per
@@ -36,8 +37,7 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) each storage has a value under
     the compute policy; (C5) each metric has an index of its own, below 4096; (C6) tensors,
     reductions and scales per row, column or block belong to a `matrix` kernel, which has
-    no metrics; (C7) a block is a power of two from 16 to 256, and the storages' blocks are
-    of that size; (C8) what has a transposed copy is an output or saved; (C9) a tensor is
+    no metrics; (C7) all blocks are of one size; (C8) what has a transposed copy is an output or saved; (C9) a tensor is
     not read after it is written, since all elements read the old values.
 
     Example:
@@ -64,10 +64,10 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
                        Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
-                       UnitAttr:$matrix, DefaultValuedAttr<I64Attr, "0">:$block);
+                       UnitAttr:$matrix);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)? (`block` `(` $block^ `)`)?
+    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)?
     `tensors` $tensor_roles `scalars` $scalar_roles `prologue` $prologue `body` $body
     attr-dict-with-keyword
   }];
@@ -148,7 +148,6 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
     ArrayAttr getTensorRoles();
     ArrayAttr getScalarRoles();
     bool getMatrix();
-    uint64_t getBlock();
     uint64_t getReductions();
     Block &getPrologueBlock();
   }];
@@ -195,11 +194,11 @@ def Tandem_StepOp : Tandem_Op<"step", [Symbol, IsolatedFromAbove, NoTerminator, 
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
                        Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
-                       UnitAttr:$matrix, DefaultValuedAttr<I64Attr, "0">:$block,
+                       UnitAttr:$matrix,
                        DefaultValuedAttr<I64Attr, "0">:$reductions);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$launches);
   let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)? (`block` `(` $block^ `)`)?
+    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)?
     (`reductions` `(` $reductions^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `launches` $launches attr-dict-with-keyword
   }];

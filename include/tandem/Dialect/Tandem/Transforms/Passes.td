@@ -81,7 +81,7 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   let description = [{
     Looks the strategy up by name, in the module itself, then among the built-in
     ones, and rewrites the boundaries of every graph: tensor arguments and results
-    become `!tandem.stored`, with `tandem.decode` and `tandem.encode` beside them,
+    become `!tandem.stored`, each with a `tandem.decode` or `tandem.encode`,
     and the function gets the strategy's compute policy. The arithmetic in between
     is not touched.
 
@@ -154,7 +154,7 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
 
     A graph of matrices becomes a matrix kernel. Its `linalg.reduce` may also run along
     rows or columns, its vectors have an entry for each row or for each column, and its
-    linalg operations may read such a vector beside a matrix.
+    linalg operations may read such a vector along with a matrix.
 
     Any other graph that is no element-wise function of its tensors (a gather, a
     transposition) is refused with a diagnostic.
@@ -263,7 +263,7 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
     by `-tandem-emulate-floats`.
 
     A range is what operations give: constants, `max` and `min`, absolute values,
-    squares and roots, decoded 8-bit floats, and of errors what they are beside
+    squares and roots, decoded 8-bit floats, and the bounds of errors relative to
     their sums. Of planes and hyperparameters nothing is known but their formats.
     Planes are not looked at before a launch, nor are hyperparameters on a device,
     so that a declared domain is no fact; no declaration can change a bit.

@@ -1,4 +1,4 @@
-//===- Code.cpp - A kernel's code on a GPU --------------------------------===//
+//===- CUDAExecutable.cpp - A kernel's code on a GPU ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Code.h"
+#include "CUDAExecutable.h"
 
 #include "CUDAPlan.h"
 #include "CodeCache.h"
@@ -64,11 +64,12 @@ int64_t CUDADevice::rank(const tdm_image &image) const {
   return Target(image.target).rank(image.kind, capability);
 }
 
-tdm_status Code::load(std::shared_ptr<const CUDADevice> device,
-                      const Kernel &kernel, const tdm_kernel_info &info,
-                      const tdm_image &image,
-                      std::shared_ptr<const Executable> &result) {
-  auto loaded = std::make_shared<Code>(device);
+tdm_status CUDAExecutable::load(std::shared_ptr<const CUDADevice> device,
+                                const Kernel &kernel,
+                                const tdm_kernel_info &info,
+                                const tdm_image &image,
+                                std::shared_ptr<const Executable> &result) {
+  auto loaded = std::make_shared<CUDAExecutable>(device);
   loaded->flags = info.flags;
   tdm_status status = device->inContext([&]() -> tdm_status {
     if (tdm_status status = loaded->loadImage(kernel, image))
@@ -81,7 +82,7 @@ tdm_status Code::load(std::shared_ptr<const CUDADevice> device,
 }
 
 std::unique_ptr<Plan>
-Code::createPlan(std::shared_ptr<const Kernel> kernel) const {
+CUDAExecutable::createPlan(std::shared_ptr<const Kernel> kernel) const {
   return std::make_unique<CUDAPlan>(std::move(kernel), *this);
 }
 
@@ -89,12 +90,13 @@ Code::createPlan(std::shared_ptr<const Kernel> kernel) const {
 // Loading
 //===----------------------------------------------------------------------===//
 
-Code::~Code() {
+CUDAExecutable::~CUDAExecutable() {
   if (module)
     device->release([&] { device->driver.moduleUnload(module); });
 }
 
-tdm_status Code::loadImage(const Kernel &kernel, const tdm_image &image) {
+tdm_status CUDAExecutable::loadImage(const Kernel &kernel,
+                                     const tdm_image &image) {
   const void *machineCode = image.data;
   std::string compiled;
   if (!std::strcmp(image.kind, ptxKind)) {
@@ -106,8 +108,8 @@ tdm_status Code::loadImage(const Kernel &kernel, const tdm_image &image) {
                              machineCode, 0u, nullptr, nullptr);
 }
 
-tdm_status Code::compile(const Kernel &kernel, const tdm_image &image,
-                         std::string &machineCode) const {
+tdm_status CUDAExecutable::compile(const Kernel &kernel, const tdm_image &image,
+                                   std::string &machineCode) const {
   int version = 0;
   if (tdm_status status =
           device->driver.call(device->driver.driverGetVersion, &version))
@@ -126,8 +128,8 @@ tdm_status Code::compile(const Kernel &kernel, const tdm_image &image,
   return TDM_OK;
 }
 
-tdm_status Code::link(const Kernel &kernel, const tdm_image &image,
-                      std::string &machineCode) const {
+tdm_status CUDAExecutable::link(const Kernel &kernel, const tdm_image &image,
+                                std::string &machineCode) const {
   const Driver &driver = device->driver;
   char log[1024] = "";
   JITOption options[] = {JITOption::ErrorLogBuffer,
@@ -161,8 +163,8 @@ tdm_status Code::link(const Kernel &kernel, const tdm_image &image,
   return TDM_OK;
 }
 
-tdm_status Code::find(const Kernel &kernel, const std::string &name,
-                      int threads, Part &part) {
+tdm_status CUDAExecutable::find(const Kernel &kernel, const std::string &name,
+                                int threads, Part &part) {
   const Driver &driver = device->driver;
   Result result =
       driver.moduleGetFunction(&part.function, module, name.c_str());
@@ -187,8 +189,8 @@ tdm_status Code::find(const Kernel &kernel, const std::string &name,
   return TDM_OK;
 }
 
-tdm_status Code::findTotals(const Kernel &kernel, uint32_t phase,
-                            const std::string &entry) {
+tdm_status CUDAExecutable::findTotals(const Kernel &kernel, uint32_t phase,
+                                      const std::string &entry) {
   bool ofTensors = false, ofModel = false, ofRows = false, ofColumns = false;
   for (const Reduction &reduction : kernel.reductions)
     if (reduction.phase == phase) {
@@ -210,7 +212,8 @@ tdm_status Code::findTotals(const Kernel &kernel, uint32_t phase,
   return TDM_OK;
 }
 
-tdm_status Code::findParts(const Kernel &kernel, const tdm_kernel_info &info) {
+tdm_status CUDAExecutable::findParts(const Kernel &kernel,
+                                     const tdm_kernel_info &info) {
   if (kernel.numScalars)
     if (tdm_status status = find(kernel, info.prologue, 1, prologue))
       return status;

@@ -1,4 +1,4 @@
-//===- Code.h - A kernel's code on a GPU ------------------------*- C++ -*-===//
+//===- CUDAExecutable.h - A kernel's code on a GPU --------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_RUNTIME_LIB_CUDA_CODE_H
-#define TANDEM_RUNTIME_LIB_CUDA_CODE_H
+#ifndef TANDEM_RUNTIME_LIB_CUDA_CUDAEXECUTABLE_H
+#define TANDEM_RUNTIME_LIB_CUDA_CUDAEXECUTABLE_H
 
 #include "CUDADevice.h"
 #include "Kernel.h"
@@ -30,7 +30,7 @@ struct Part {
 };
 
 /// A phase, what makes the totals of its reductions, and the launch of it and
-/// those that continue it, if any do.
+/// those fused with it, if there are any.
 struct PhaseParts {
   Part entry, totals, model, rowTotals, columnTotals, bands;
 };
@@ -43,16 +43,16 @@ struct EpiloguePart {
 };
 
 /// The code of a kernel in the memory of a device.
-class Code : public Executable {
+class CUDAExecutable : public Executable {
 public:
   /// Loads an image with the functions that \p info names.
   static tdm_status load(std::shared_ptr<const CUDADevice> device,
                          const Kernel &kernel, const tdm_kernel_info &info,
                          const tdm_image &image,
                          std::shared_ptr<const Executable> &result);
-  explicit Code(std::shared_ptr<const CUDADevice> device)
+  explicit CUDAExecutable(std::shared_ptr<const CUDADevice> device)
       : device(std::move(device)) {}
-  ~Code() override;
+  ~CUDAExecutable() override;
 
   std::unique_ptr<Plan>
   createPlan(std::shared_ptr<const Kernel> kernel) const override;
@@ -81,4 +81,4 @@ private:
 
 } // namespace tandem::runtime::cuda
 
-#endif // TANDEM_RUNTIME_LIB_CUDA_CODE_H
+#endif // TANDEM_RUNTIME_LIB_CUDA_CUDAEXECUTABLE_H

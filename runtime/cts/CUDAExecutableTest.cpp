@@ -1,4 +1,4 @@
-//===- CUDACodeTest.cpp - A kernel's code on a GPU ------------------------===//
+//===- CUDAExecutableTest.cpp - A kernel's code on a GPU ------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
