@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
-from tandem._kernel import (WHOLE_ROW, WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
-                            RoleKind, Rules, Sharding)
+from tandem._kernel import Granularity, Kernel, Plan, Plane, RoleKind, Rules, Sharding
 from tandem._storages import floats
 
 

@@ -91,8 +91,7 @@ class Plane:
 
     @property
     def elements_per_entry(self) -> int:
-        """The number of elements that share an entry, or 0 if a row, a column or the tensor
-        has one."""
+        """The number of elements that share an entry, or 0 if a row, column or tensor has one."""
         return self._sharing["elements"]
 
     @property

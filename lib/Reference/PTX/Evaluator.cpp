@@ -103,8 +103,8 @@ private:
 } // namespace
 
 Launch::Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
-               Dim3 block, const MemoryMap &memory,
-               const MemoryMap &constants, uint64_t instructionLimit)
+               Dim3 block, const MemoryMap &memory, const MemoryMap &constants,
+               uint64_t instructionLimit)
     : kernel(kernel), grid(grid), block(block),
       instructionLimit(instructionLimit), threads(block.count()),
       shared(kernel.sharedBytes), executed(kernel.code.size()) {

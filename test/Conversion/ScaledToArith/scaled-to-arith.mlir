@@ -503,24 +503,23 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   return %y : f32
 }
 
-// The bits of a normal number, less those of the exponent before the format's least
-// (120 in an f32, 0x3C000000), are the code with 20 bits below the unit, and so is a
-// subnormal number by 2^29, as an integer. The random bits are added to the upper 16 of
-// the 20, and above all stands the sign. A number's magnitude stops at 448.
+// A number up to the smallest normal one, 2^-6 (0x3C800000), by 2^29 is a code with 20
+// bits below the unit, and bits beyond that number's count on. The random bits are added
+// to the upper 16 of the 20, and above all stands the sign. A number's magnitude stops at
+// 448.
 // CHECK-LABEL: func.func @minifloat_stochastic(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[LARGEST:.+]] = arith.constant 1138753536 : i32
 // CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         %[[BEFORE:.+]] = arith.constant 1006632960 : i32
-// CHECK:         %[[NORMAL:.+]] = arith.subi %[[M]], %[[BEFORE]] : i32
-// CHECK:         %[[NUMBER:.+]] = arith.bitcast %[[M]] : i32 to f32
+// CHECK:         %[[LEAST:.+]] = arith.constant 1015021568 : i32
+// CHECK:         %[[BELOW:.+]] = arith.minui %[[M]], %[[LEAST]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.bitcast %[[BELOW]] : i32 to f32
 // CHECK:         %[[POWER:.+]] = arith.constant 0x4E000000 : f32
 // CHECK:         %[[PRODUCT:.+]] = arith.mulf %[[NUMBER]], %[[POWER]] : f32
-// CHECK:         %[[SUBNORMAL:.+]] = arith.fptosi %[[PRODUCT]] : f32 to i32
-// CHECK:         %[[LEAST:.+]] = arith.constant 1015021568 : i32
-// CHECK:         %[[IS_SUBNORMAL:.+]] = arith.cmpi ult, %[[M]], %[[LEAST]] : i32
-// CHECK:         %[[COUNT:.+]] = arith.select %[[IS_SUBNORMAL]], %[[SUBNORMAL]], %{{.+}} : i32
+// CHECK:         %[[UNITS:.+]] = arith.fptosi %[[PRODUCT]] : f32 to i32
+// CHECK:         %[[BEYOND:.+]] = arith.subi %[[M]], %[[BELOW]] : i32
+// CHECK:         %[[COUNT:.+]] = arith.addi %[[UNITS]], %[[BEYOND]] : i32
 // CHECK:         %[[FOUR:.+]] = arith.constant 4 : i32
 // CHECK:         %[[ADDEND:.+]] = arith.shli %[[R]], %[[FOUR]] : i32
 // CHECK:         %[[SUM:.+]] = arith.addi %[[COUNT]], %[[ADDEND]] : i32

@@ -181,6 +181,7 @@ std::string FunctionEmitter::getExpression(Operation &op) {
       .Case<LLVM::TruncOp, LLVM::ZExtOp, LLVM::UIToFPOp, LLVM::FPToUIOp,
             LLVM::FPTruncOp>([&](auto) { return on[0]; })
       .Case<LLVM::SIToFPOp>([&](auto) { return getSigned(op.getOperand(0)); })
+      .Case<LLVM::FPToSIOp>([&](auto) { return "(int32_t)" + on[0]; })
       .Case<LLVM::AShrOp>(
           [&](auto) { return getSigned(op.getOperand(0)) + " >> " + on[1]; })
       .Case<LLVM::FNegOp>([&](auto) { return "-" + on[0]; })

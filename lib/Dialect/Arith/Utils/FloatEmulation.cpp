@@ -180,16 +180,16 @@ static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
     Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
     return b.addi(bits, b.shl(x.base, droppedBits(format) + guard));
   }
-  // The bits of an f32 are such a count from the smallest normal number on, up
-  // to which a product counts: it is exact, or less than a unit.
+  // From the smallest normal number on the bits of an f32 count; up to it the
+  // number by a power of two does, an exact product.
   Value limit = b.like(magnitude, powerOfTwo(least));
-  Value below =
-      arith::MinUIOp::create(b.builder, b.loc, magnitude, limit);
+  Value below = arith::MinUIOp::create(b.builder, b.loc, magnitude, limit);
   Value number = b.bitcast(below, b.builder.getF32Type());
   Value power = b.real(number.getType(), std::ldexp(1.0, 23 + guard - least));
-  Value count = arith::FPToSIOp::create(
-      b.builder, b.loc, magnitude.getType(), b.mul(number, power));
-  return b.addi(count, b.shl(b.subi(magnitude, below), guard));
+  Value count = arith::FPToSIOp::create(b.builder, b.loc, magnitude.getType(),
+                                        b.mul(number, power));
+  Value beyond = b.subi(magnitude, below);
+  return b.addi(count, guard ? b.shl(beyond, guard) : beyond);
 }
 
 /// The bits above the lowest `count`, with those added that make it round up:
