@@ -37,5 +37,5 @@ def draw(times: dict[str, tuple[float, float]], ours: set[str], path: Path) -> N
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_xscale("log")
     axes.set_xlabel("nanoseconds a parameter")
-    axes.legend(fontsize=8, frameon=False, loc="lower left")
+    axes.legend(fontsize=8, frameon=False, loc="upper right")
     save_figure(figure, path)

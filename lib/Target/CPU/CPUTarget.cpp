@@ -37,25 +37,23 @@ static int64_t getWidth(llvm::StringRef isa) {
   return isa == "x86-64-v3" || (isNative && hostHas("avx2")) ? 32 : 16;
 }
 
-/// Whether a kernel rounds the results of arithmetic to a narrow type.
-static bool hasNarrowArithmetic(ModuleOp kernels) {
-  return kernels
-      .walk([](Operation *op) {
-        bool isArithmetic =
-            isa<arith::ArithFastMathInterface>(op) && op->getNumResults() == 1;
-        auto type = isArithmetic
-                        ? dyn_cast<FloatType>(op->getResult(0).getType())
-                        : FloatType();
-        return type && type.getWidth() < 32 ? WalkResult::interrupt()
-                                            : WalkResult::advance();
-      })
-      .wasInterrupted();
+/// Whether an operation rounds a result of arithmetic to a narrow type.
+static bool isNarrowArithmetic(Operation *op) {
+  if (!isa<arith::ArithFastMathInterface>(op) || op->getNumResults() != 1)
+    return false;
+  // The operand of a conversion is of another type.
+  auto type = dyn_cast<FloatType>(op->getResult(0).getType());
+  return type && type.getWidth() < 32 && op->getOperand(0).getType() == type;
 }
 
 /// Rounding makes a chain several times as long, so that twice as many at once
 /// take less time in spite of more spills.
 static int64_t chooseWidth(ModuleOp kernels, llvm::StringRef isa) {
-  return hasNarrowArithmetic(kernels) ? 2 * getWidth(isa) : getWidth(isa);
+  WalkResult found = kernels.walk([](Operation *op) {
+    return isNarrowArithmetic(op) ? WalkResult::interrupt()
+                                  : WalkResult::advance();
+  });
+  return found.wasInterrupted() ? 2 * getWidth(isa) : getWidth(isa);
 }
 
 static bool hasHalfConversions(llvm::StringRef isa) {
