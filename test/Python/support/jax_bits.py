@@ -68,7 +68,7 @@ def with_delayed_gradients(folder):
 
 def run_on_two_devices(program, *arguments):
     """The output of a program in a process where JAX has two devices."""
-    path = os.pathsep.join(map(str, [*sys.path, Path(__file__).parents[1]]))
+    path = os.pathsep.join(map(str, [Path(__file__).parents[1], *sys.path]))
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300,
         env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2",

@@ -95,8 +95,8 @@ def copy_package(directory):
     source = Path(tandem.__file__).parent
     shutil.copytree(source, directory / "tandem",
                     ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    native = Path(tandem._tandem.__file__)
-    (directory / "tandem" / native.name).symlink_to(native)
+    for native in Path(tandem._tandem.__file__).parent.glob("*.so"):
+        (directory / "tandem" / native.name).symlink_to(native)
 
 
 @pytest.mark.parametrize("name", [m.name for m in MUTATIONS if not m.needs_build])
