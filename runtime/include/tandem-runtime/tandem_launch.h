@@ -111,8 +111,8 @@ typedef struct tdm_launch_flags {
 typedef struct tdm_launch_tensor {
   /// The size. Elements of a row are consecutive.
   int64_t rows, columns;
-  /// The number of elements of the unsharded tensor or, in a kernel of matrices,
-  /// of its rows.
+  /// The number of elements of the unsharded tensor or, in a kernel of
+  /// matrices, of its rows.
   int64_t num_elements;
   /// The number of the first element in the unsharded tensor: random bits and
   /// groups count from there.
@@ -133,9 +133,16 @@ typedef struct tdm_launch_tensor {
   int64_t tiles_across, tiles_down;
 } tdm_launch_tensor;
 
+/// Kernels in CUDA C++ call functions of this header, too.
+#ifdef __CUDACC__
+#define TDM_LAUNCH_FUNCTION static inline __host__ __device__
+#else
+#define TDM_LAUNCH_FUNCTION static inline
+#endif
+
 /// The bytes of a tensor's record with its addresses.
-static inline int64_t tdm_launch_tensor_size(int64_t planes,
-                                             int64_t reductions) {
+TDM_LAUNCH_FUNCTION int64_t tdm_launch_tensor_size(int64_t planes,
+                                                   int64_t reductions) {
   return (int64_t)sizeof(tdm_launch_tensor) +
          (planes + reductions) * (int64_t)sizeof(void *);
 }
