@@ -25,8 +25,11 @@ TESTS = str(Path(__file__).resolve().parents[1])
 
 def start_ranks(script, ranks, *arguments, timeout=240):
     """Runs a program on so many ranks, each given its rank and the arguments, and waits."""
-    start = (f"import runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; sys.argv = sys.argv[1:]; "
-             "runpy.run_path(sys.argv[0], run_name='__main__')")
+    # Threads of PyTorch's that still hold objects of Python's may end a process whose
+    # interpreter is ending; what ranks have found is written by then.
+    start = (f"import os, runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; "
+             "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); "
+             "sys.stdout.flush(); sys.stderr.flush(); os._exit(0)")
     workers = [subprocess.Popen([sys.executable, "-c", start, script, str(rank),
                                  *map(str, arguments)], stderr=subprocess.PIPE, text=True)
                for rank in range(ranks)]
