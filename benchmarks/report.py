@@ -107,8 +107,8 @@ def head(cases: dict, result: dict) -> str:
 
 ![Time of a step under each strategy and that of the memory]({IMAGE})
 
-This page says how long a step of AdamW takes on a CPU under each strategy, beside a stream that
-only reads and writes the same bytes and beside other libraries; `benchmarks/run.sh` measures all
+This page says how long a step of AdamW takes on a CPU under each strategy, next to a stream that
+only reads and writes the same bytes and to other libraries; `benchmarks/run.sh` measures all
 of it and writes the page, and what kernels cost a GPU is on the page of their
 [instructions](Instructions.md). On {count[-1]} threads of an {result["machine"]["cpu"]}, `fp32`
 takes {ns["fp32"]:.2f} ns a parameter, and torch's fused AdamW {fused} times as long. Strategies
@@ -159,7 +159,7 @@ def load_note(result: dict) -> list[str]:
     if not loads or max(loads) <= cores + 0.5:
         return []
     return [f"The load average reached {max(loads):.1f} on {cores} cores: other processes ran "
-            "beside some cases. Compare shares of the stream then, which come from one process "
+            "during some cases. Compare shares of the stream then, which come from one process "
             "each.\n"]
 
 

@@ -6,7 +6,7 @@
 # This file implements the chart at the head of docs/Benchmarks.md.
 #
 #===----------------------------------------------------------------------===#
-"""Draws the time of each contender's step beside that of the memory."""
+"""Draws the time of each contender's step and that of the memory."""
 
 from pathlib import Path
 

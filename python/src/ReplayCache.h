@@ -40,9 +40,10 @@ struct TensorReader {
 /// are. It does not own the parameters and states.
 class ReplayCache {
 public:
-  /// `type` is the framework's tensor; `spreadType` that of tensors of which a
-  /// rank has a piece, PyTorch's DTensor, or None; `count` what states call
-  /// their number of steps, empty if they have none.
+  /// `type` is the type of the framework's tensors. `spreadType` is the type of
+  /// tensors that are divided among ranks, PyTorch's DTensor, or None. `count`
+  /// is the name that states have for their number of steps, empty if they
+  /// count none.
   ReplayCache(nanobind::handle type, nanobind::handle spreadType,
               const std::string &count);
   ReplayCache(const ReplayCache &) = delete;

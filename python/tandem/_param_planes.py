@@ -55,8 +55,8 @@ class ParamPlanes:
         return size_of_shape(shape, self.kernel.is_matrix, self.group)
 
     def uncut_elements(self, size: tuple[int, int]) -> int:
-        """The number of elements of which each shard of a tensor has a multiple: rows, as many as
-        share entries, or a vector's groups.
+        """The number of elements that no shard may divide: those of the rows that share
+        entries or, in a vector, of a group. Each shard has a multiple of it.
 
         Args:
             size: the tensor's rows and columns as the kernel takes them.

@@ -132,20 +132,18 @@ TEST_F(StandInCode, Descriptions) {
   expect("images is NULL but num_images is 1");
   tdm_part_info parts[] = {{nullptr, TDM_PER_ELEMENT},
                            {"tandem_count", TDM_PER_ELEMENT}};
-  fake.info.phases = parts;
-  fake.info.num_phases = 2;
-  expect("phase 0 has no entry; name its function");
-  parts[0] = {"tandem_count", TDM_PER_ROW};
-  fake.info.phases = parts;
-  fake.info.num_phases = 2;
-  expect("phase 0 has granularity 1; use a tdm_granularity, and "
-         "TDM_PER_ELEMENT but in a matrix kernel");
+  auto expectPhase = [&](tdm_part_info phase, const std::string &message) {
+    parts[0] = phase;
+    fake.info.phases = parts;
+    fake.info.num_phases = 2;
+    expect("phase 0 has " + message);
+  };
+  expectPhase({nullptr, TDM_PER_ELEMENT}, "no entry; name its function");
+  const std::string remedy = "; use a tdm_granularity, and TDM_PER_ELEMENT "
+                             "except in a matrix kernel";
+  expectPhase({"tandem_count", TDM_PER_ROW}, "granularity 1" + remedy);
   desc.matrix = 1;
-  parts[0] = {"tandem_count", TDM_PER_BLOCK};
-  fake.info.phases = parts;
-  fake.info.num_phases = 2;
-  expect("phase 0 has granularity 3; use a tdm_granularity, and "
-         "TDM_PER_ELEMENT but in a matrix kernel");
+  expectPhase({"tandem_count", TDM_PER_BLOCK}, "granularity 3" + remedy);
   desc.matrix = 0;
   parts[0] = {"tandem_none", TDM_PER_ELEMENT};
   fake.info.epilogues = parts;

@@ -292,7 +292,7 @@ TEST(MatricesError, Descriptions) {
         desc.reduction_granularities = wrong;
       },
       "reduction entry 1 has granularity 3; use a tdm_granularity, and "
-      "TDM_PER_ELEMENT but in a matrix kernel");
+      "TDM_PER_ELEMENT except in a matrix kernel");
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const tdm_reduction_desc wrong[] = {

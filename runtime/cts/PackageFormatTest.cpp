@@ -187,7 +187,7 @@ TEST(PackageFormatTest, RefusesWhatNoKernelHas) {
       },
       "epilogue 0 has granularity 1; use a tdm_granularity, and "
       "TDM_PER_ELEMENT "
-      "but in a matrix kernel");
+      "except in a matrix kernel");
 }
 
 TEST(PackageFormatTest, RefusesNoKernelAndTwoOfAName) {

@@ -60,8 +60,8 @@ public:
                       int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
   void assignTiles(const TensorTable &tensors, CutLimits limits, int64_t block);
-  /// Tiles of which those next to each other, a band of whole rows, are work
-  /// for one thread; false if rows are too long for that.
+  /// Assigns tiles in bands of whole rows: one thread works on all tiles of a
+  /// band. Returns false if rows are too long for that.
   bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
                          CutLimits limits);
   /// The bands of tiles: as the tile that each would be if it were one.

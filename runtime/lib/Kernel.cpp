@@ -206,6 +206,9 @@ static tdm_status checkFusedPhases(const Kernel &kernel) {
   return TDM_OK;
 }
 
+static constexpr const char *granularityRemedy =
+    "; use a tdm_granularity, and TDM_PER_ELEMENT except in a matrix kernel";
+
 static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.num_reduction_entries && !desc.reduction_entries)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -221,8 +224,7 @@ static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (per > TDM_PER_COLUMN || (per && !kernel.matrix))
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "reduction entry " << i << " has granularity " << per
-             << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
-             << "kernel";
+             << granularityRemedy;
     kernel.phases.push_back({static_cast<tdm_granularity>(per)});
   }
   kernel.phases.push_back({TDM_PER_ELEMENT});
@@ -254,8 +256,7 @@ static tdm_status checkPart(const Kernel &kernel, const tdm_part_info &part,
   if (!isKnown || (part.per != TDM_PER_ELEMENT && !kernel.matrix))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << what << " " << index << " has granularity " << int(part.per)
-           << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
-           << "kernel";
+           << granularityRemedy;
   return TDM_OK;
 }
 

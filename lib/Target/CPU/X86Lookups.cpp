@@ -30,6 +30,7 @@ using namespace llvm::PatternMatch;
 /// Bytes of a register, of its parts, which unpacking keeps apart, and of an
 /// entry.
 static constexpr int registerBytes = 64, partBytes = 16, entryBytes = 4;
+static constexpr int registerEntries = registerBytes / entryBytes;
 static constexpr int rowEntries = 256;
 
 namespace {
@@ -68,7 +69,7 @@ static std::optional<Lookup> matchLookup(Instruction &instruction) {
   auto *type = cast<FixedVectorType>(instruction.getType());
   auto *address = dyn_cast<GetElementPtrInst>(entries);
   if (!type->getElementType()->isFloatTy() ||
-      type->getNumElements() % partBytes || !address ||
+      type->getNumElements() % registerEntries || !address ||
       !address->getSourceElementType()->isFloatTy() ||
       !match(address->getOperand(1), m_ZExt(m_Value(bytes))) ||
       bytes->getType()->getScalarSizeInBits() != 8)
@@ -115,7 +116,8 @@ static Value *orderIndices(IRBuilder<> &builder, Value *indices, int first) {
   for (int part = 0; part < registerBytes / partBytes; ++part)
     for (int result : seq(entryBytes))
       for (int entry : seq(entryBytes)) {
-        int index = first + result * partBytes + part * entryBytes + entry;
+        int index =
+            first + result * registerEntries + part * entryBytes + entry;
         mask.push_back(index < count ? index : PoisonMaskElem);
       }
   return builder.CreateShuffleVector(indices, mask);
@@ -165,7 +167,7 @@ static SmallVector<Value *> lookUp(IRBuilder<> &builder,
                                                           *planes.same[place])
                                        : permute(builder, row, place, indices));
   auto *halves = FixedVectorType::get(builder.getInt16Ty(), registerBytes / 2);
-  auto *floats = FixedVectorType::get(builder.getFloatTy(), partBytes);
+  auto *floats = FixedVectorType::get(builder.getFloatTy(), registerEntries);
   SmallVector<Value *> entries;
   for (bool isUpper : {false, true}) {
     Value *low = unpack(builder, bytes[0], bytes[1], isUpper);
@@ -194,9 +196,9 @@ static Value *buildLookup(const Lookup &lookup, const BytePlanes &planes) {
     Value *indices = orderIndices(builder, lookup.bytes, first);
     SmallVector<Value *> entries = lookUp(builder, planes, row, indices);
     for (int i = first; i < std::min(count, first + registerBytes);
-         i += partBytes)
-      result = builder.CreateInsertVector(type, result,
-                                          entries[(i - first) / partBytes], i);
+         i += registerEntries)
+      result = builder.CreateInsertVector(
+          type, result, entries[(i - first) / registerEntries], i);
   }
   return result;
 }

@@ -19,8 +19,7 @@
 namespace tandem {
 
 /// With AVX-512 VBMI, looks up the f32 entries that bytes select by permuting
-/// the entries' bytes: a gather loads one entry at a time and takes more than
-/// four times as long.
+/// the entries' bytes: a gather loads one entry at a time.
 void selectLookups(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem

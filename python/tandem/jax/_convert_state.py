@@ -36,7 +36,7 @@ def convert_state(state: State, params: object, source: Optimizer, target: Optim
         source: the optimizer that the state is of.
         target: one of the same graph, which takes over. Its strategy and ``min_8bit_size``
             say how leaves are stored. Leaves get the type of its weights, except that
-            those which were float32 beside a strategy of 16 bits stay so.
+            those which were float32 under a strategy of 16 bits stay so.
         keep_types: whether all float32 leaves stay so.
 
     Returns:

@@ -30,7 +30,7 @@ def as_optax(optimizer: Optimizer, *, specs: object = None):
     Raises:
         ImportError: optax is not installed.
         TypeError: what is passed is no optimizer.
-        ValueError: from ``init`` and ``update``, a leaf of which the state has a part.
+        ValueError: from ``init`` and ``update``, a leaf whose weight lies in part in the state.
     """
     try:
         import optax
@@ -71,7 +71,7 @@ def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
     """The f32 that `old` has to be added for `new`, or the nearest if there is none.
 
     If there is any, it is the difference rounded to nearest, except where the sum was a tie
-    beside a power of two: there it may be the next f32 away from zero.
+    next to a power of two: there it may be the next f32 away from zero.
     """
     old = jnp.asarray(old)
     first, last = (x.astype(jnp.float32) for x in (old, new))

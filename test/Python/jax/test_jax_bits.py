@@ -150,5 +150,5 @@ def test_pytorch_clipping(strategy):
 
 @pytest.mark.parametrize("strategy", ("adam8bit", "fp8-lm", "flash", "bf16-kahan"))
 def test_pytorch_f32_leaves(strategy):
-    """Leaves in f32 beside a strategy of narrower ones."""
+    """Leaves in f32 under a strategy of narrower ones."""
     compared(strategy, "lion", SHAPES, 0, dtype=jnp.float32)

@@ -113,7 +113,7 @@ def test_delayed_scales_of_gradients(source, tmp_path):
 
 @pytest.mark.parametrize("keep_types", (False, True))
 def test_f32_leaves(keep_types):
-    """Those beside a strategy of 16 bits stay, others do so if they are asked to."""
+    """Leaves in f32 stay so under a strategy of 16 bits, others if `keep_types` says so."""
     types = [jnp.bfloat16, jnp.float32, *[jnp.bfloat16] * 5]
     params, _ = compared("collage-plus", "adam8bit", dtypes=types, keep_types=keep_types)
     assert [x.dtype for x in params] == types

@@ -59,7 +59,7 @@ def kept_by_pytorch(x, recipe):
 @every_type
 @pytest.mark.parametrize("recipe", ("coat", "mxfp8", "bf16", "fp32", "te-current", "coat-fp8"))
 def test_linear(dtype, recipe):
-    """Products of JAX, of which one reads what PyTorch would keep."""
+    """The product is JAX's, and its derivative reads what PyTorch would keep of the input."""
     x, weight, bias = arrays([(3, 16, 48), (48, 32), (32,)], dtype)
     y, _, dy, (dx, dweight, dbias) = pulled(x, weight, bias, recipe=recipe)
     rows, slopes = wide(x).reshape(-1, 48), wide(dy).reshape(-1, 32)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what test_torch_gpu_ranks.py runs on several gloo ranks, each of which takes
-# tensors of the CPU for those of a GPU that the PTX evaluator stands in for.
+# This file implements what test_torch_gpu_ranks.py runs on several gloo ranks. Each rank treats
+# tensors of the CPU as those of a GPU, for which the PTX evaluator stands in.
 #
 #===----------------------------------------------------------------------===#
 """Functions for `support.gloo.run_ranks`."""

@@ -258,8 +258,8 @@ def disagree():
 
 
 def gathered():
-    """Ranks tell each other which gradients they have of a parameter that all gather, in every
-    step, of which none may look little; also while none of them has any."""
+    """Ranks tell each other which gradients they have of a parameter that all gather. They do
+    so in every step, so that no step is replayed, even while no rank has a gradient."""
     checks = []
     check = Exchange.check
     Exchange.check = lambda self, *given: (checks.append(1), check(self, *given))

@@ -42,7 +42,7 @@ class _Library(Optimizer):
 
 
 class _Choosing(_Library):
-    """An optimizer of which ``strategy="auto"`` chooses the strategies."""
+    """An optimizer that takes ``strategy="auto"``, which chooses its strategies."""
 
     #: The :class:`Recommendation` of ``strategy="auto"``; None otherwise, and after pickling.
     recommendation = None
