@@ -156,6 +156,19 @@ static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   return b.mul(value, b.real(value.getType(), std::ldexp(1.0, int(margin))));
 }
 
+/// Whether a magnitude is finite.
+static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
+  return b.compare(arith::CmpIPredicate::ult, magnitude,
+                   b.like(magnitude, f32Infinity));
+}
+
+/// The bits of a scale of the type that is not a number.
+static Value getNaN(SequenceBuilder &b, Type type, Value scale) {
+  if (isa<Float8E8M0FNUType>(type))
+    return b.like(scale, 0xFF);
+  return b.like(scale, tandem::FloatFormat::get(type).canonicalNaN());
+}
+
 static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
   Type f32 = b.builder.getF32Type();
   Type type = op.getType();
@@ -180,6 +193,9 @@ static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
   Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
   Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), type);
   Value chosen = b.select(isZero, takeBits(b, one), takeBits(b, scale));
+  if (!op.getCode().hasNaN())
+    chosen =
+        b.select(isFiniteMagnitude(b, amax), chosen, getNaN(b, type, chosen));
   return {b.bitcast(chosen, type)};
 }
 
@@ -201,14 +217,10 @@ static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
 // Values
 //===----------------------------------------------------------------------===//
 
-/// Whether a magnitude is finite.
-static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
-  return b.compare(arith::CmpIPredicate::ult, magnitude,
-                   b.like(magnitude, f32Infinity));
-}
-
 static SmallVector<Value> buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
   Value magnitude = op.getCode().measure(b, op.getX());
+  if (!op.getCode().hasNaN())
+    return {magnitude};
   return {b.select(isFiniteMagnitude(b, magnitude), magnitude,
                    b.like(magnitude, 0))};
 }
@@ -252,7 +264,9 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
-  CodeInputs inputs{isFiniteMagnitude(b, takeMagnitude(b, value)),
+  CodeInputs inputs{isFiniteMagnitude(
+                        b, op.getCode().hasNaN() ? takeMagnitude(b, value)
+                                                 : takeMagnitude(b, scale)),
                     widenExponent(b, op.getExponent()), op.getRandom(),
                     Value()};
   if (op.getFloor())

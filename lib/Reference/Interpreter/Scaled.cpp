@@ -86,6 +86,8 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
                                 Type type, Recipe recipe, unsigned margin) {
   if (amax.isZero())
     return encodeScale(type, toReal(1));
+  if (!amax.isFinite())
+    return encodeScale(type, SoftFloat::getNaN(Format::F32));
   Range range = getRange(code, type);
   SoftFloat largest = getLargest(code);
   if (recipe == Recipe::mx_floor) {
@@ -133,14 +135,16 @@ unsigned reference::chooseExponent(CodeAttrInterface code,
 SoftFloat reference::getMagnitude(CodeAttrInterface code,
                                   const SoftFloat &value) {
   SoftFloat magnitude = measure(code, value);
-  return magnitude.isFinite() ? magnitude : SoftFloat(Format::F32);
+  return magnitude.isFinite() || !code.hasNaN() ? magnitude
+                                                : SoftFloat(Format::F32);
 }
 
 Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
                           const SoftFloat &scale, CodeContext context) {
   SoftFloat prepared = prepare(code, value);
   SoftFloat inverse = toReal(1).div(scale);
-  return encode(code, prepared.mul(inverse), prepared.isFinite(), context);
+  bool isFinite = code.hasNaN() ? prepared.isFinite() : scale.isFinite();
+  return encode(code, prepared.mul(inverse), isFinite, context);
 }
 
 SoftFloat reference::dequantize(CodeAttrInterface code,

@@ -66,6 +66,57 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
   return %y : f32
 }
 
+// Where the scale is NaN, nothing is above the bits of 1, and no sign is taken over.
+// CHECK-LABEL: func.func @mulaw(
+// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
+// CHECK:         %[[M:.+]] = arith.andi
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[Y:.+]] = arith.mulf %[[X]]
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[Y]] : vector<4xf32>
+// CHECK:         %[[SUM:.+]] = arith.addf %[[MAGNITUDE]], %{{.+}} : vector<4xf32>
+// CHECK:         %[[LIMIT:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[LIMITS:.+]] = vector.broadcast %[[LIMIT]] : i32 to vector<4xi32>
+// CHECK:         arith.minui %{{.+}}, %[[LIMITS]] : vector<4xi32>
+// CHECK:         arith.constant dense<85> : vector<4xi32>
+// CHECK:         %[[SIGN:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         arith.ori
+// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         return %[[M]], %[[CODE]]
+func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
+  %m = scaled.magnitude #scaled.mulaw<signed>, %x : vector<4xf32> -> vector<4xi32>
+  %q = scaled.quantize #scaled.mulaw<signed>, %x by %s : vector<4xf32>, f32 -> vector<4xi8>
+  return %m, %q : vector<4xi32>, vector<4xi8>
+}
+
+// A group whose magnitude is not finite has a NaN in its scale's type.
+// CHECK-LABEL: func.func @mulaw_scales(
+// CHECK-SAME:      %[[AMAX:.+]]: i32)
+// CHECK:         arith.cmpi ult, %[[AMAX]]
+// CHECK:         arith.constant 2147483647 : i32
+// CHECK:         arith.cmpi ult, %[[AMAX]]
+// CHECK:         arith.constant -1 : i8
+func.func @mulaw_scales(%amax: i32) -> (f32, f8E8M0FNU) {
+  %0 = scaled.scale #scaled.mulaw<unsigned>, %amax by current : f32
+  %1 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f8E8M0FNU
+  return %0, %1 : f32, f8E8M0FNU
+}
+
+// CHECK-LABEL: func.func @read_mulaw(
+// CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
+// CHECK:         %[[WORD:.+]] = arith.extui %[[Q]] : i8 to i32
+// CHECK:         %[[STEP:.+]] = arith.constant 372827 : i32
+// CHECK:         %[[D:.+]] = arith.muli %[[WORD]], %[[STEP]] : i32
+// CHECK:         %[[ONE:.+]] = arith.constant 1065353216 : i32
+// CHECK:         %[[BITS:.+]] = arith.addi %[[D]], %[[ONE]] : i32
+// CHECK:         %[[SUM:.+]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK:         %[[NUMBER:.+]] = arith.subf %[[SUM]], %{{.+}} : f32
+// CHECK:         %[[VALUE:.+]] = arith.mulf %[[NUMBER]], %[[S]] : f32
+// CHECK:         return %[[VALUE]]
+func.func @read_mulaw(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.mulaw<unsigned>, %q by %s : (i8), f32 -> f32
+  return %y : f32
+}
+
 // w / (2 - |w|), where w = q / 127 is the sum of q's products with both parts of 1 / 127,
 // rounded as the quotient is.
 // CHECK-LABEL: func.func @read_softsign(

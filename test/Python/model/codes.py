@@ -106,6 +106,8 @@ class Code:
     zero = 0
     # Where there is one, no positive number is written that is smaller.
     least = None
+    # Whether a code stands for what is no number; else its group's scale is NaN.
+    has_nan = True
 
     @property
     def uses_random(self):
@@ -263,6 +265,63 @@ class RootCode(Code):
     def decode(self, codes, exponent=None):
         value = codes[0].astype(_F32) / _F32(254)
         return np.where(codes[0] == 255, _F32(np.nan), value)
+
+
+@dataclass(frozen=True)
+class MuLawCode(Code):
+    """The logarithm of 1 + |y|, linear between powers of two, in a byte."""
+
+    signed: bool
+    rounding: str = "nearest"
+
+    has_nan = False
+
+    @property
+    def _codes_in_two_octaves(self):
+        return Fraction(85 if self.signed else 45) / (1 - Fraction(1, 2**24))
+
+    @property
+    def _last(self):
+        return 127 if self.signed else 255
+
+    def _number(self, q):
+        """What the logarithm's q / codes octaves are, exactly: 2^whole (1 + part) - 1."""
+        octaves = 2 * Fraction(q) / self._codes_in_two_octaves
+        return Fraction(2)**(octaves // 1) * (1 + octaves % 1) - 1
+
+    @cached_property
+    def _numbers(self):
+        return np.array([_F32(float(self._number(q))) for q in range(self._last + 1)])
+
+    @property
+    def largest(self):
+        return float(self._numbers[-1])
+
+    @property
+    def least(self):
+        return self._numbers[1]
+
+    def measure(self, x):
+        """More than any number where no code stands for x."""
+        lost = ~np.isfinite(x) | ((x < 0) & (not self.signed))
+        return np.where(lost, _F32(np.inf), np.abs(x))
+
+    def encode(self, y, finite, exponent=None, random=None):
+        """The number of codes to 1 + |y|, whose fraction has 16 bits and is rounded down
+        only after 2^-16 of the random bits' unit was added."""
+        significand, power = np.frexp(_F32(1) + np.abs(y))
+        octaves = (power - 1) + (2 * significand.astype(np.float64) - 1)
+        octaves = np.where(finite, np.nan_to_num(octaves), 0)
+        limit = float(2 * Fraction(self._last) / self._codes_in_two_octaves)
+        units = np.minimum(octaves, limit) * 2**23 * (85 if self.signed else 45)
+        bits = 0x8000 if self.rounding == "nearest" else random.astype(np.float64)
+        code = np.floor((units + 255) / 2**24 + bits / 2**16).astype(np.int64)
+        code = code | np.where(np.signbit(y) & self.signed, 0x80, 0)
+        return [np.where(finite, code, 0).astype(np.uint8)]
+
+    def decode(self, codes, exponent=None):
+        number = self._numbers[codes[0] & self._last]
+        return np.where((codes[0] > 0x7F) & self.signed, -number, number)
 
 
 #===----------------------------------------------------------------------===#

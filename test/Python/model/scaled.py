@@ -99,7 +99,7 @@ def choose_scale(amax, code, type, recipe, margin=0):
         chosen = _narrow_scale(wanted, type, code)
     else:
         chosen = powers[np.minimum(np.searchsorted(powers, wanted), len(powers) - 1)]
-    return np.where(amax == 0, 1.0, chosen).astype(_F32)
+    return np.where(np.isinf(amax), np.nan, np.where(amax == 0, 1.0, chosen)).astype(_F32)
 
 
 def check_scale(type, codes, code):
@@ -138,8 +138,9 @@ def _encode(code, prepared, y, exponent, draw):
     if code.least is not None:
         y = draw.lifted(y, prepared, code.least)
     bits = draw.bits(code.rounding, len(y))
-    codes = code.encode(y, np.isfinite(prepared), exponent, bits)
-    return draw.raised(codes, prepared, code.zero)
+    finite = np.isfinite(prepared if code.has_nan else y)
+    codes = code.encode(y, finite, exponent, bits)
+    return draw.raised(codes, np.where(finite, prepared, 0), code.zero)
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ class Scaled(Storage):
         """The magnitudes of each group in a row; 0 where there is no number."""
         columns = self.columns or max(len(x), 1)
         group = min(self.group, columns)
-        magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0)).reshape(-1, columns)
+        counts = np.isfinite(x) | (not self.code.has_nan)
+        magnitude = np.where(counts, np.abs(x), _F32(0)).reshape(-1, columns)
         padding = ((0, -len(magnitude) % self.rows), (0, -columns % group))
         padded = np.pad(magnitude, padding)
         down, across = len(padded) // self.rows, padded.shape[1] // group

@@ -83,6 +83,20 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// (C10)
+static LogicalResult
+verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
+                 scaled::CodeAttrInterface code, Group group,
+                 scaled::Recipe recipe) {
+  bool isSize = !group.isTensor() && !group.isRow() && group.rows == 1;
+  if (isSize && recipe != scaled::Recipe::given)
+    return success();
+  return emitError() << code
+                     << " has no NaN, so that a group's scale is NaN where one "
+                        "of its elements is not finite; use group = 16 to 256 "
+                        "and a recipe that is not given";
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, Group group,
@@ -102,6 +116,9 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (margin < 0 || margin > scaled::maxMargin || (margin && !history))
     return emitError() << "a margin is 0 to " << scaled::maxMargin
                        << " and belongs to a history, got " << margin;
+  if (!code.hasNaN() &&
+      failed(verifyWithoutNaN(emitError, code, group, recipe)))
+    return failure();
   if (transposed && failed(verifyTransposed(emitError, code, group)))
     return failure();
   if (history)
@@ -327,7 +344,7 @@ LogicalResult
 CodedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                          scaled::CodeAttrInterface code) {
   // (C1)
-  if (!code.getRange())
+  if (!code.getRange() && code.hasNaN())
     return success();
   return emitError() << code << " needs groups; use #tandem.scaled";
 }
@@ -401,6 +418,10 @@ MaskedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << code
                        << " stretches the range of a group, and masked floats "
                           "have no groups; use a code without a range";
+  if (!code.hasNaN())
+    return emitError() << code
+                       << " has no NaN but that of a group's scale, and masked "
+                          "floats have no groups; use another code";
   return success();
 }
 

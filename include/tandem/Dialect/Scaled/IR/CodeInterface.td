@@ -26,6 +26,9 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       "double", "getLargest">,
     InterfaceMethod<"The magnitude of the largest negative number.",
       "double", "getLargestNegative", (ins), [{}], [{ return $_attr.getLargest(); }]>,
+    InterfaceMethod<[{Whether codes say what is not finite. Of a code that does not, a group's
+      scale is NaN where a value of the group is not finite, and with it all that is read.}],
+      "bool", "hasNaN", (ins), [{}], [{ return true; }]>,
     InterfaceMethod<"What is scaled in place of x (f32): x itself, or its root.",
       "::mlir::Value", "prepare", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
