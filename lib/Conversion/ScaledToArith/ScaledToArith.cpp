@@ -147,6 +147,13 @@ static Value divide(SequenceBuilder &b, Value value, double divisor) {
   return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
 }
 
+/// A group's largest magnitude as a scale that is not clamped yet.
+static Value normalize(SequenceBuilder &b, Value largest, ScaleOp op) {
+  if (std::optional<float> factor = op.getCode().getScaleFactor())
+    return b.mul(largest, b.real(largest.getType(), *factor));
+  return divide(b, largest, op.getCode().getLargest());
+}
+
 /// value * 2^margin as what is emitted: LLVM doubles by an addition.
 static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   if (margin == 0)
@@ -180,8 +187,8 @@ static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
   if (op.getRecipe() == Recipe::mx_floor) {
     scale = narrowPowerOfTwo(b, floorPowerOfTwo(b, op, range), type);
   } else {
-    Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
-    quotient = enlarge(b, quotient, op.getMargin());
+    Value quotient =
+        enlarge(b, normalize(b, b.bitcast(amax, f32), op), op.getMargin());
     Value bits = clampBits(b, b.bits(quotient), range);
     if (op.getRecipe() == Recipe::pow2) {
       Value up = b.addi(bits, b.like(bits, f32MantissaMask));
@@ -264,25 +271,23 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
-  CodeInputs inputs{isFiniteMagnitude(
-                        b, op.getCode().hasNaN() ? takeMagnitude(b, value)
+  CodeInputs inputs{
+      isFiniteMagnitude(b, op.getCode().hasNaN() ? takeMagnitude(b, value)
                                                  : takeMagnitude(b, scale)),
-                    widenExponent(b, op.getExponent()), op.getRandom(),
-                    Value()};
+      widenExponent(b, op.getExponent()), op.getRandom(), Value()};
   if (op.getFloor())
     inputs.isPositive = b.compare(arith::CmpFPredicate::OGT, op.getX(),
                                   b.zero(op.getX().getType()));
-  Value y = b.mul(value, b.spread(inverse, value));
-  return op.getCode().encode(b, y, inputs);
+  return op.getCode().quantize(b, value, inverse, inputs);
 }
 
 static SmallVector<Value> buildDequantize(SequenceBuilder &b, DequantizeOp op) {
   SmallVector<Value> bits = llvm::map_to_vector(
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
   Value value =
-      op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
-  Value scale = b.spread(widenScale(b, op.getScale()), value);
-  return {op.getCode().finish(b, b.mul(value, scale))};
+      op.getCode().dequantize(b, bits, widenExponent(b, op.getExponent()),
+                              widenScale(b, op.getScale()));
+  return {op.getCode().finish(b, value)};
 }
 
 //===----------------------------------------------------------------------===//

@@ -124,9 +124,9 @@ static SoftFloat getLargestOf(Type format) {
   return SoftFloat::getLargest(*getFormat(format)).convert(Format::F32);
 }
 
-/// The bits of 1, and how many units in the last place of 1 + |y| two codes have
-/// between them.
-static constexpr int64_t bitsOfOne = 0x3F800000;
+/// The bits of 2, and how many units in the last place of 2 + |y| two codes
+/// have between them.
+static constexpr int64_t bitsOfTwo = 0x40000000;
 static int64_t getStepMuLaw(bool isSigned) {
   return isSigned ? 197379 : 372827;
 }
@@ -134,9 +134,9 @@ static uint64_t getLargestMuLaw(bool isSigned) { return isSigned ? 127 : 255; }
 
 static SoftFloat decodeMuLaw(bool isSigned, uint64_t code) {
   int64_t q = isSigned ? code & 0x7F : code;
-  auto sum = SoftFloat::fromBits(Format::F32,
-                                 bitsOfOne + q * getStepMuLaw(isSigned));
-  SoftFloat number = sum.sub(toReal(1));
+  auto sum =
+      SoftFloat::fromBits(Format::F32, bitsOfTwo + q * getStepMuLaw(isSigned));
+  SoftFloat number = sum.sub(toReal(2));
   return isSigned && code > 0x7F ? number.neg() : number;
 }
 
@@ -159,10 +159,10 @@ SoftFloat reference::prepare(CodeAttrInterface code, const SoftFloat &value) {
 SoftFloat reference::measure(CodeAttrInterface code, const SoftFloat &value) {
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return measureDynamic(isSigned(dynamic), value);
-  // What no code stands for counts for more than every number.
+  // A value that no code stands for counts for more than every number.
   auto mulaw = dyn_cast<MuLawCodeAttr>(code);
-  if (mulaw && (!value.isFinite() ||
-                (!isSigned(mulaw) && isLess(value, toReal(0)))))
+  if (mulaw &&
+      (!value.isFinite() || (!isSigned(mulaw) && isLess(value, toReal(0)))))
     return SoftFloat::getInf(Format::F32);
   return prepare(code, value).abs();
 }
@@ -243,19 +243,35 @@ static uint64_t encodeRoot(RoundingMode rounding, const SoftFloat &y,
       .value_or(0xFF);
 }
 
+SoftFloat reference::scaleValue(CodeAttrInterface code, const SoftFloat &value,
+                                const SoftFloat &inverse) {
+  if (!isa<MuLawCodeAttr>(code))
+    return value.mul(inverse);
+  return value.abs().fma(inverse, toReal(2)).copySign(value);
+}
+
+SoftFloat reference::unscale(CodeAttrInterface code, const SoftFloat &number,
+                             const SoftFloat &scale) {
+  if (!isa<MuLawCodeAttr>(code))
+    return number.mul(scale);
+  SoftFloat sum = number.abs().add(toReal(2));
+  SoftFloat read = sum.fma(scale, scale.mul(toReal(-2)));
+  return number.isNegative() ? read.abs().neg() : read;
+}
+
 /// The largest code q with q * D <= d + the random part of D, in units of
-/// 2^-24 of it.
-static uint64_t encodeMuLaw(MuLawCodeAttr code, const SoftFloat &y,
+/// 2^-24 of it, where 2 + d units are a sum's magnitude.
+static uint64_t encodeMuLaw(MuLawCodeAttr code, const SoftFloat &sum,
                             uint16_t random) {
   bool hasSign = isSigned(code);
   int64_t step = getStepMuLaw(hasSign);
   int64_t largest = getLargestMuLaw(hasSign);
-  int64_t distance = toReal(1).add(y.abs()).toBits() - bitsOfOne;
+  int64_t distance = sum.abs().toBits() - bitsOfTwo;
   distance = std::min(distance, largest * step);
   uint16_t bits = code.getRounding() == RoundingMode::nearest ? 0x8000 : random;
   int64_t factor = ((1 << 24) - 1) / step;
   uint64_t q = (distance * factor + 255 + 256 * int64_t(bits)) >> 24;
-  return hasSign && y.isNegative() ? q | 0x80 : q;
+  return hasSign && sum.isNegative() ? q | 0x80 : q;
 }
 
 static uint64_t encodeDynamic(DynamicCodeAttr code, const SoftFloat &y,

@@ -94,7 +94,10 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
     int exponent = floorLog2(amax) - floorLog2(largest) + int(margin);
     return encodeScale(type, toPowerInRange(exponent, range));
   }
-  SoftFloat wanted = amax.div(largest).mul(powerOfTwo(margin));
+  SoftFloat quotient = isa<MuLawCodeAttr>(code)
+                           ? amax.mul(toReal(1).div(largest))
+                           : amax.div(largest);
+  SoftFloat wanted = quotient.mul(powerOfTwo(margin));
   SoftFloat q = clamp(wanted, range.low, range.high);
   if (recipe == Recipe::current && drawsBits(code.getRounding()))
     return encodeScale(type, roundUp(q, type));
@@ -144,13 +147,13 @@ Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
   SoftFloat prepared = prepare(code, value);
   SoftFloat inverse = toReal(1).div(scale);
   bool isFinite = code.hasNaN() ? prepared.isFinite() : scale.isFinite();
-  return encode(code, prepared.mul(inverse), isFinite, context);
+  return encode(code, scaleValue(code, prepared, inverse), isFinite, context);
 }
 
 SoftFloat reference::dequantize(CodeAttrInterface code,
                                 ArrayRef<uint64_t> codes,
                                 const SoftFloat &scale, CodeContext context) {
-  return finish(code, decode(code, codes, context).mul(scale));
+  return finish(code, unscale(code, decode(code, codes, context), scale));
 }
 
 //===----------------------------------------------------------------------===//

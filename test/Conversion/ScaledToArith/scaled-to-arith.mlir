@@ -52,12 +52,12 @@ func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 
 // CHECK-LABEL: func.func @read_root(
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %{{.+}} : f32
 // CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %{{.+}} : f32
 // CHECK:         %[[FRACTION:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
 // CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
-// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[ROOT:.+]] = arith.mulf %[[Z]], %[[WIDE]] : f32
 // CHECK:         %[[Y:.+]] = arith.mulf %[[ROOT]], %[[ROOT]] : f32
 // CHECK:         return %[[Y]]
@@ -66,14 +66,14 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
   return %y : f32
 }
 
-// Where the scale is NaN, nothing is above the bits of 1, and no sign is taken over.
+// Where the scale is NaN, nothing is above the bits of 2, and no sign is taken over.
 // CHECK-LABEL: func.func @mulaw(
 // CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
 // CHECK:         %[[M:.+]] = arith.andi
 // CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult
-// CHECK:         %[[Y:.+]] = arith.mulf %[[X]]
-// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[Y]] : vector<4xf32>
-// CHECK:         %[[SUM:.+]] = arith.addf %[[MAGNITUDE]], %{{.+}} : vector<4xf32>
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[X]] : vector<4xf32>
+// CHECK:         %[[INVERSE:.+]] = vector.broadcast %{{.+}} : f32 to vector<4xf32>
+// CHECK:         math.fma %[[MAGNITUDE]], %[[INVERSE]], %{{.+}} : vector<4xf32>
 // CHECK:         %[[LIMIT:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i32
 // CHECK:         %[[LIMITS:.+]] = vector.broadcast %[[LIMIT]] : i32 to vector<4xi32>
 // CHECK:         arith.minui %{{.+}}, %[[LIMITS]] : vector<4xi32>
@@ -91,10 +91,11 @@ func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 // A group whose magnitude is not finite has a NaN in its scale's type.
 // CHECK-LABEL: func.func @mulaw_scales(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
-// CHECK:         arith.cmpi ult, %[[AMAX]]
-// CHECK:         arith.constant 2147483647 : i32
-// CHECK:         arith.cmpi ult, %[[AMAX]]
-// CHECK:         arith.constant -1 : i8
+// CHECK:         %[[NAN:.+]] = arith.constant 2147483647 : i32
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult, %[[AMAX]]
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         %[[BYTE:.+]] = arith.constant -1 : i8
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[BYTE]] : i8
 func.func @mulaw_scales(%amax: i32) -> (f32, f8E8M0FNU) {
   %0 = scaled.scale #scaled.mulaw<unsigned>, %amax by current : f32
   %1 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f8E8M0FNU
@@ -104,13 +105,13 @@ func.func @mulaw_scales(%amax: i32) -> (f32, f8E8M0FNU) {
 // CHECK-LABEL: func.func @read_mulaw(
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
 // CHECK:         %[[WORD:.+]] = arith.extui %[[Q]] : i8 to i32
-// CHECK:         %[[STEP:.+]] = arith.constant 372827 : i32
+// CHECK-DAG:     %[[STEP:.+]] = arith.constant 372827 : i32
+// CHECK-DAG:     %[[TWO:.+]] = arith.constant 1073741824 : i32
 // CHECK:         %[[D:.+]] = arith.muli %[[WORD]], %[[STEP]] : i32
-// CHECK:         %[[ONE:.+]] = arith.constant 1065353216 : i32
-// CHECK:         %[[BITS:.+]] = arith.addi %[[D]], %[[ONE]] : i32
+// CHECK:         %[[BITS:.+]] = arith.addi %[[D]], %[[TWO]] : i32
 // CHECK:         %[[SUM:.+]] = arith.bitcast %[[BITS]] : i32 to f32
-// CHECK:         %[[NUMBER:.+]] = arith.subf %[[SUM]], %{{.+}} : f32
-// CHECK:         %[[VALUE:.+]] = arith.mulf %[[NUMBER]], %[[S]] : f32
+// CHECK:         %[[TWICE:.+]] = arith.mulf %[[S]], %{{.+}} : f32
+// CHECK:         %[[VALUE:.+]] = math.fma %[[SUM]], %[[S]], %[[TWICE]] : f32
 // CHECK:         return %[[VALUE]]
 func.func @read_mulaw(%q: i8, %s: f32) -> f32 {
   %y = scaled.dequantize #scaled.mulaw<unsigned>, %q by %s : (i8), f32 -> f32
@@ -158,13 +159,13 @@ func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
 // CHECK-SAME:      %{{.+}}: f8E5M2, %{{.+}}: f8E5M2, %[[S:.+]]: f8E8M0FNU)
 // CHECK:         %[[HI_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
 // CHECK:         %[[LO_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
-// CHECK-DAG:     %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_BITS]] : i8 -> f32
-// CHECK-DAG:     %[[LO:.+]] = scaled.decode_float f8E5M2, %[[LO_BITS]] : i8 -> f32
-// CHECK:         %[[SUM:.+]] = arith.addf %[[HI]], %[[LO]] : f32
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f8E8M0FNU to i8
 // CHECK:         arith.shli
 // CHECK:         arith.constant 4194304 : i32
 // CHECK:         arith.constant 2143289344 : i32
+// CHECK-DAG:     %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_BITS]] : i8 -> f32
+// CHECK-DAG:     %[[LO:.+]] = scaled.decode_float f8E5M2, %[[LO_BITS]] : i8 -> f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[HI]], %[[LO]] : f32
 // CHECK:         arith.mulf %[[SUM]], %{{.+}} : f32
 func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
   %y = scaled.dequantize #scaled.pair<f8E5M2>, %h, %l by %s : (f8E5M2, f8E5M2), f8E8M0FNU -> f32

@@ -280,7 +280,7 @@ func.func private @scaled_c8_alone() attributes {s = #tandem.scaled<#scaled.root
 
 // -----
 
-// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
+// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.mulaw, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
 func.func private @scaled_code_format() attributes {s = #tandem.scaled<f8E4M3FN, group = 32, scale = f32>}
 
 // -----

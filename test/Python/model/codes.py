@@ -126,6 +126,18 @@ class Code:
     def measure(self, x):
         return np.abs(x)
 
+    def scaled(self, x, inverse):
+        """What is encoded of x."""
+        return x * inverse
+
+    def unscaled(self, number, scale):
+        """What is read, given the number that a code stands for."""
+        return number * scale
+
+    def normalize(self, amax):
+        """What a group's largest magnitude makes its scale of."""
+        return amax / _F32(self.largest)
+
 
 @dataclass(frozen=True)
 class FloatCode(Code):
@@ -269,7 +281,7 @@ class RootCode(Code):
 
 @dataclass(frozen=True)
 class MuLawCode(Code):
-    """The logarithm of 1 + |y|, linear between powers of two, in a byte."""
+    """The logarithm of 2 + |y|, linear between powers of two, in a byte."""
 
     signed: bool
     rounding: str = "nearest"
@@ -285,9 +297,9 @@ class MuLawCode(Code):
         return 127 if self.signed else 255
 
     def _number(self, q):
-        """What the logarithm's q / codes octaves are, exactly: 2^whole (1 + part) - 1."""
+        """What q / codes octaves from 2 on are, exactly: 2^(1 + whole) (1 + part) - 2."""
         octaves = 2 * Fraction(q) / self._codes_in_two_octaves
-        return Fraction(2)**(octaves // 1) * (1 + octaves % 1) - 1
+        return Fraction(2)**(1 + octaves // 1) * (1 + octaves % 1) - 2
 
     @cached_property
     def _numbers(self):
@@ -299,7 +311,18 @@ class MuLawCode(Code):
 
     @property
     def least(self):
-        return self._numbers[1]
+        return _F32(2) + self._numbers[1]
+
+    def scaled(self, x, inverse):
+        """2 and |x| over the scale, rounded once, with the sign of x."""
+        return np.copysign(_fma(np.abs(x), inverse, _F32(2)), x)
+
+    def unscaled(self, number, scale):
+        value = _fma(_F32(2) + np.abs(number), scale, _F32(-2) * scale)
+        return np.where(np.signbit(number), -np.abs(value), value)
+
+    def normalize(self, amax):
+        return amax * _F32(1 / self.largest)
 
     def measure(self, x):
         """More than any number where no code stands for x."""
@@ -307,10 +330,10 @@ class MuLawCode(Code):
         return np.where(lost, _F32(np.inf), np.abs(x))
 
     def encode(self, y, finite, exponent=None, random=None):
-        """The number of codes to 1 + |y|, whose fraction has 16 bits and is rounded down
-        only after 2^-16 of the random bits' unit was added."""
-        significand, power = np.frexp(_F32(1) + np.abs(y))
-        octaves = (power - 1) + (2 * significand.astype(np.float64) - 1)
+        """The number of codes up to |y|, at least 2, whose fraction has 16 bits and is
+        rounded down only after 2^-16 of the random bits' unit was added."""
+        significand, power = np.frexp(np.abs(y))
+        octaves = (power - 2) + (2 * significand.astype(np.float64) - 1)
         octaves = np.where(finite, np.nan_to_num(octaves), 0)
         limit = float(2 * Fraction(self._last) / self._codes_in_two_octaves)
         units = np.minimum(octaves, limit) * 2**23 * (85 if self.signed else 45)

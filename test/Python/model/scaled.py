@@ -56,7 +56,8 @@ def encode_scale(type, values):
     """The codes of values that the type has."""
     if type != "f8E8M0FNU":
         return encode(type, values)
-    return (np.frexp(values)[1] + 126).astype(np.uint8)
+    exponent = np.frexp(values)[1] + 126
+    return np.where(np.isnan(values), 255, exponent).astype(np.uint8)
 
 
 def scale_range(type, largest):
@@ -94,7 +95,7 @@ def choose_scale(amax, code, type, recipe, margin=0):
         exponent = np.frexp(amax)[1] - 1 - floor(log2(largest)) + margin
         wanted = np.ldexp(1.0, np.maximum(exponent, -1000))
     else:
-        wanted = (amax / _F32(largest)).astype(np.float64) * 2.0**margin
+        wanted = code.normalize(amax).astype(np.float64) * 2.0**margin
     if recipe == "current":
         chosen = _narrow_scale(wanted, type, code)
     else:
@@ -207,8 +208,8 @@ class Scaled(Storage):
             scale = check_scale(self.scale, planes[name + ".scale"], self.code)
         with np.errstate(all="ignore"):
             exponent = self._exponents(planes, name, len(codes[0]))
-            value = self.code.decode(codes, exponent) * self._spread(
-                scale, len(codes[0]))
+            number = self.code.decode(codes, exponent)
+            value = self.code.unscaled(number, self._spread(scale, len(codes[0])))
             return self.code.finish(value.astype(_F32))
 
     def _exponents(self, planes, name, size):
@@ -275,7 +276,7 @@ class Scaled(Storage):
             if self.code.range:
                 shared[name + ".exponent"] = self.code.choose_exponent(
                     scale, self._least_magnitudes(x))
-            codes = _encode(self.code, prepared, prepared * inverse,
+            codes = _encode(self.code, prepared, self.code.scaled(prepared, inverse),
                             self._exponents(shared, name, len(x)), draw)
             if self.history:
                 shared |= self._remember(planes, name, amax)

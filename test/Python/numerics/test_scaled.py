@@ -414,7 +414,9 @@ def test_scales_reach_the_largest(code, scale, recipe):
     code = CODES[code]
     amax = np.exp2(np.random.default_rng(1).uniform(-12, 12, 20000)).astype(np.float32)
     value = choose_scale(amax, code, scale, recipe).astype(np.float64)
-    quotient = (amax / np.float32(code.largest)).astype(np.float64)
+    quotient = code.normalize(amax).astype(np.float64)
+    # A product with the inverse is at most a unit from the quotient.
+    assert np.all(np.abs(quotient * code.largest / amax - 1) < 2.0**-22)
     if recipe == "mx_floor":
         assert np.array_equal(value, np.exp2(np.floor(np.log2(amax))
                                              - np.floor(np.log2(code.largest))))

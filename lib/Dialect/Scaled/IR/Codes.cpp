@@ -41,7 +41,8 @@ ParseResult tandem::scaled::parseCode(AsmParser &parser,
     error << ", got " << attr;
   return error << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
                   "#scaled.softsign, #scaled.root, #scaled.mulaw, "
-                  "#scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>";
+                  "#scaled.dynamic and #scaled.expanded, as in "
+                  "#scaled.float<f8E4M3FN>";
 }
 void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;

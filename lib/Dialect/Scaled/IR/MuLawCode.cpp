@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the code interface for the mu-law code, which reads and
-// writes the logarithm of 1 + |y| as the bits of an f32.
+// writes the logarithm of 2 + |y| as the bits of an f32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,16 +19,18 @@ using namespace tandem::scaled;
 using tandem::RoundingMode;
 using tandem::SequenceBuilder;
 
-/// The bits of 1 and of -0.
-static constexpr uint32_t one = 0x3F800000, signMask = 0x80000000;
-/// A code's number has its byte at the top of a word; a fraction fills the rest.
+/// The bits of 2 and of -0. Multiples of the former have no bits in the bytes
+/// that random bits are put into.
+static constexpr uint32_t two = 0x40000000, signMask = 0x80000000;
+/// A code's number has its byte at the top of a word; a fraction fills the
+/// rest.
 static constexpr unsigned fractionBits = 24;
 /// This makes up for 2^24 - 1 in the place of 2^24, up to 255 times: it is less
 /// than the unit of random bits, so that nothing is carried.
 static constexpr uint32_t makeUp = 0xFF;
 
 namespace {
-/// How the bits of 1 + |y| are counted.
+/// Counts the bits of 2 + |y|.
 struct Spacing {
   /// Codes in two octaves, a factor of 2^24 - 1, and the other factor: the
   /// units in the last place from a code to the next one.
@@ -37,7 +39,7 @@ struct Spacing {
   uint32_t largest;
 
   float getNumber(uint32_t code) const {
-    return llvm::bit_cast<float>(one + code * units) - 1.0f;
+    return llvm::bit_cast<float>(two + code * units) - 2.0f;
   }
 };
 } // namespace
@@ -47,14 +49,15 @@ static bool isSigned(MuLawCodeAttr code) {
 }
 
 static Spacing getSpacing(MuLawCodeAttr code) {
-  Spacing spacing = isSigned(code) ? Spacing{85, 197379, 127}
-                                   : Spacing{45, 372827, 255};
+  Spacing spacing =
+      isSigned(code) ? Spacing{85, 197379, 127} : Spacing{45, 372827, 255};
   assert(spacing.codes * spacing.units == (1u << fractionBits) - 1);
   return spacing;
 }
 
-LogicalResult MuLawCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                    Signedness, RoundingMode rounding) {
+LogicalResult
+MuLawCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError, Signedness,
+                      RoundingMode rounding) {
   // (C1)
   return verifyRounding(emitError, "a mu-law code", rounding);
 }
@@ -69,6 +72,9 @@ SmallVector<CodePlane> MuLawCodeAttr::getPlanes() const {
 double MuLawCodeAttr::getLargest() const {
   Spacing spacing = getSpacing(*this);
   return spacing.getNumber(spacing.largest);
+}
+std::optional<float> MuLawCodeAttr::getScaleFactor() const {
+  return static_cast<float>(1.0 / getLargest());
 }
 bool MuLawCodeAttr::hasNaN() const { return false; }
 Value MuLawCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
@@ -90,39 +96,82 @@ static Value chooseForGroup(SequenceBuilder &b, Value isFinite, uint32_t value,
   return b.spread(chosen, y);
 }
 
-SmallVector<Value> MuLawCodeAttr::encode(SequenceBuilder &b, Value y,
-                                         const CodeInputs &inputs) const {
-  Spacing spacing = getSpacing(*this);
-  y = raiseToSmallest(b, y, inputs.isPositive, spacing.getNumber(1));
-  Value magnitude = isSigned(*this) ? b.abs(y) : y;
-  Value bits = b.bits(b.add(magnitude, b.real(y.getType(), 1.0)));
-  uint32_t top = one + spacing.largest * spacing.units;
+/// Where a positive value must not become zero, 2 + |y| is raised to the first
+/// code's.
+static Value raise(SequenceBuilder &b, Value sum, Value isPositive,
+                   const Spacing &spacing) {
+  return raiseToSmallest(b, sum, isPositive, 2.0f + spacing.getNumber(1));
+}
+
+/// The code for what 2 + |y| is; `sign` has the sign bit of y.
+static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
+                       Value sign, const CodeInputs &inputs) {
+  Spacing spacing = getSpacing(code);
+  Value bits = b.bits(raise(b, sum, inputs.isPositive, spacing));
+  uint32_t top = two + spacing.largest * spacing.units;
   bits = arith::MinUIOp::create(
       b.builder, b.loc, bits,
-      chooseForGroup(b, inputs.isFinite, top, one, bits));
-  uint32_t addend = makeUp - one * spacing.codes;
-  Value word = b.addi(b.muli(bits, b.like(bits, spacing.codes)),
-                      b.like(bits, addend));
-  Value random = getRounding() == RoundingMode::nearest ? b.like(bits, 0x8000)
-                                                        : inputs.random;
-  word = b.addi(word, b.shl(random, 8));
-  if (isSigned(*this))
-    word = b.ori(word, b.andi(b.bits(y), chooseForGroup(b, inputs.isFinite,
-                                                        signMask, 0, bits)));
-  return {b.resize(b.shr(word, fractionBits), b.builder.getIntegerType(8))};
+      chooseForGroup(b, inputs.isFinite, top, two, bits));
+  Value random = code.getRounding() == RoundingMode::nearest
+                     ? b.like(bits, 0x8000)
+                     : inputs.random;
+  // A group's choice is a register on a GPU, where a constant would be copied
+  // to one for each element.
+  uint32_t addend = makeUp - two * spacing.codes;
+  Value low = b.ori(b.shl(random, 8), chooseForGroup(b, inputs.isFinite, addend,
+                                                     addend - makeUp, bits));
+  Value word = b.addi(b.muli(bits, b.like(bits, spacing.codes)), low);
+  if (isSigned(code))
+    word = b.ori(word, b.andi(b.bits(sign), chooseForGroup(b, inputs.isFinite,
+                                                           signMask, 0, bits)));
+  return b.resize(b.shr(word, fractionBits), b.builder.getIntegerType(8));
+}
+
+SmallVector<Value> MuLawCodeAttr::encode(SequenceBuilder &b, Value y,
+                                         const CodeInputs &inputs) const {
+  Value magnitude = isSigned(*this) ? b.abs(y) : y;
+  Value sum = b.add(magnitude, b.real(y.getType(), 2.0));
+  return {encodeSum(b, *this, sum, y, inputs)};
+}
+
+SmallVector<Value> MuLawCodeAttr::quantize(SequenceBuilder &b, Value x,
+                                           Value inverse,
+                                           const CodeInputs &inputs) const {
+  Value magnitude = isSigned(*this) ? b.abs(x) : x;
+  Value sum = b.fma(magnitude, b.spread(inverse, x), b.real(x.getType(), 2.0));
+  return {encodeSum(b, *this, sum, x, inputs)};
+}
+
+/// The bits of 2 and a code's number.
+static Value decodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value word) {
+  Spacing spacing = getSpacing(code);
+  Value number = isSigned(code) ? b.andi(word, b.like(word, 0x7F)) : word;
+  Value bits =
+      b.addi(b.muli(number, b.like(word, spacing.units)), b.like(word, two));
+  return b.bitcast(bits, b.builder.getF32Type());
+}
+
+/// The number with the sign of a code.
+static Value takeSign(SequenceBuilder &b, MuLawCodeAttr code, Value number,
+                      Value word) {
+  if (!isSigned(code))
+    return number;
+  Value sign = b.andi(b.shl(word, fractionBits), b.like(word, signMask));
+  return b.bitcast(b.ori(b.bits(number), sign), b.builder.getF32Type());
 }
 
 Value MuLawCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  Spacing spacing = getSpacing(*this);
   Value word = b.resize(codes[0], b.builder.getI32Type());
-  Value code = isSigned(*this) ? b.andi(word, b.like(word, 0x7F)) : word;
-  Value bits = b.addi(b.muli(code, b.like(word, spacing.units)),
-                      b.like(word, one));
-  Type f32 = b.builder.getF32Type();
-  Value sum = b.bitcast(bits, f32);
-  Value number = b.sub(sum, b.real(sum.getType(), 1.0));
-  if (!isSigned(*this))
-    return number;
-  Value sign = b.andi(b.shl(word, fractionBits), b.like(word, signMask));
-  return b.bitcast(b.ori(b.bits(number), sign), f32);
+  Value sum = decodeSum(b, *this, word);
+  return takeSign(b, *this, b.sub(sum, b.real(sum.getType(), 2.0)), word);
+}
+
+/// The difference, and twice the scale, are exact.
+Value MuLawCodeAttr::dequantize(SequenceBuilder &b, ValueRange codes, Value,
+                                Value scale) const {
+  Value word = b.resize(codes[0], b.builder.getI32Type());
+  Value sum = decodeSum(b, *this, word);
+  Value twice = b.mul(scale, b.real(scale.getType(), -2.0));
+  Value number = b.fma(sum, b.spread(scale, sum), b.spread(twice, sum));
+  return takeSign(b, *this, number, word);
 }
