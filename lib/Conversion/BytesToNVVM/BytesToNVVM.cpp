@@ -60,9 +60,9 @@ static int64_t countWords(Type type) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the first
-/// word, from the lowest, 4 to 7 those of the second; the selector's hexadecimal
-/// digits say which one each byte of the result is.
+/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the
+/// first word, from the lowest, 4 to 7 those of the second; the selector's
+/// hexadecimal digits say which one each byte of the result is.
 struct Permutation {
   OpBuilder &builder;
   Location loc;
@@ -80,8 +80,7 @@ struct Permutation {
   Value join(ArrayRef<Value> words, Type type) {
     auto wordType =
         VectorType::get({int64_t(words.size())}, builder.getI32Type());
-    Value all =
-        vector::FromElementsOp::create(builder, loc, wordType, words);
+    Value all = vector::FromElementsOp::create(builder, loc, wordType, words);
     return vector::BitCastOp::create(builder, loc, type, all);
   }
 };
@@ -138,7 +137,8 @@ static LogicalResult packUpperParts(arith::TruncIOp op,
                                     PatternRewriter &rewriter) {
   int64_t count = countWords(op.getIn().getType());
   unsigned bits = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
-  bool isPackable = (bits == 8 && count % 4 == 0) || (bits == 16 && count % 2 == 0);
+  bool isPackable =
+      (bits == 8 && count % 4 == 0) || (bits == 16 && count % 2 == 0);
   if (!count || !isPackable)
     return rewriter.notifyMatchFailure(op, "the parts do not fill words");
   Value words = matchUpperParts(rewriter, op.getIn(), 32 - bits);
@@ -150,8 +150,8 @@ static LogicalResult packUpperParts(arith::TruncIOp op,
   return success();
 }
 
-/// Whether a value has none of the bits: a constant, one of two, or one of these
-/// for all elements.
+/// Whether a value has none of the bits: a constant, one of two, or one of
+/// these for all elements.
 static bool isClear(Value value, uint64_t bits) {
   if (std::optional<uint64_t> constant = getConstant(value))
     return !(*constant & bits);
@@ -172,9 +172,9 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   Permutation permutation{rewriter, op.getLoc()};
   SmallVector<Value> results;
   for (int64_t lane = 0; lane < count; ++lane)
-    results.push_back(
-        permutation.build(permutation.extract(words, lane),
-                          permutation.extract(op.getRhs(), lane), 0x7324));
+    results.push_back(permutation.build(permutation.extract(words, lane),
+                                        permutation.extract(op.getRhs(), lane),
+                                        0x7324));
   rewriter.replaceOp(op, permutation.join(results, op.getType()));
   return success();
 }
@@ -190,8 +190,7 @@ static LogicalResult compareFloats(arith::CmpIOp op,
     return rewriter.notifyMatchFailure(op, "this is no search for a NaN");
   SequenceBuilder b(rewriter, op.getLoc());
   Value number = b.bitcast(magnitude.getLhs(), rewriter.getF32Type());
-  rewriter.replaceOp(
-      op, b.compare(arith::CmpFPredicate::UNO, number, number));
+  rewriter.replaceOp(op, b.compare(arith::CmpFPredicate::UNO, number, number));
   return success();
 }
 

@@ -86,20 +86,26 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
                                 Type type, Recipe recipe, unsigned margin) {
   if (amax.isZero())
     return encodeScale(type, toReal(1));
-  if (!amax.isFinite())
-    return encodeScale(type, SoftFloat::getNaN(Format::F32));
   Range range = getRange(code, type);
   SoftFloat largest = getLargest(code);
   if (recipe == Recipe::mx_floor) {
     int exponent = floorLog2(amax) - floorLog2(largest) + int(margin);
     return encodeScale(type, toPowerInRange(exponent, range));
   }
-  SoftFloat quotient = isa<MuLawCodeAttr>(code)
-                           ? amax.mul(toReal(1).div(largest))
-                           : amax.div(largest);
+  SoftFloat quotient =
+      isa<MuLawCodeAttr>(code)
+          ? amax.mul(toReal((1 + 0x1p-22) / largest.toDouble()))
+          : amax.div(largest);
+  if (!code.hasNaN()) {
+    int highest = floorLog2(range.high);
+    SoftFloat high = recipe == Recipe::pow2 ? powerOfTwo(highest) : range.high;
+    if (isLess(high, quotient))
+      return encodeScale(type, SoftFloat::getNaN(Format::F32));
+  }
   SoftFloat wanted = quotient.mul(powerOfTwo(margin));
   SoftFloat q = clamp(wanted, range.low, range.high);
-  if (recipe == Recipe::current && drawsBits(code.getRounding()))
+  bool isRoundedUp = drawsBits(code.getRounding()) || !code.hasNaN();
+  if (recipe == Recipe::current && isRoundedUp)
     return encodeScale(type, roundUp(q, type));
   if (recipe == Recipe::current)
     return encodeScale(type, q);

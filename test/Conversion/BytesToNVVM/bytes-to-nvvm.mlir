@@ -67,7 +67,7 @@ func.func @nans(%bits: vector<2xi32>) -> vector<2xi1> {
   return %is_nan : vector<2xi1>
 }
 
-// What is no whole number of words, and what is no upper part, stays.
+// Elements that do not fill words stay, and so do parts that are not upper ones.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT:     nvvm
 // CHECK:         return

@@ -66,40 +66,21 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
   return %y : f32
 }
 
-// Where the scale is NaN, nothing is above the bits of 2, and no sign is taken over.
-// CHECK-LABEL: func.func @mulaw(
-// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
-// CHECK:         %[[M:.+]] = arith.andi
-// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult
-// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[X]] : vector<4xf32>
-// CHECK:         %[[INVERSE:.+]] = vector.broadcast %{{.+}} : f32 to vector<4xf32>
-// CHECK:         math.fma %[[MAGNITUDE]], %[[INVERSE]], %{{.+}} : vector<4xf32>
-// CHECK:         %[[LIMIT:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[LIMITS:.+]] = vector.broadcast %[[LIMIT]] : i32 to vector<4xi32>
-// CHECK:         arith.minui %{{.+}}, %[[LIMITS]] : vector<4xi32>
-// CHECK:         arith.constant dense<85> : vector<4xi32>
-// CHECK:         %[[SIGN:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i32
-// CHECK:         arith.ori
-// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
-// CHECK:         return %[[M]], %[[CODE]]
-func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
+// Where the scale is NaN, every code is 0.
+// CHECK-LABEL: func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   %m = scaled.magnitude #scaled.mulaw<signed>, %x : vector<4xf32> -> vector<4xi32>
   %q = scaled.quantize #scaled.mulaw<signed>, %x by %s : vector<4xf32>, f32 -> vector<4xi8>
   return %m, %q : vector<4xi32>, vector<4xi8>
 }
 
-// A group whose magnitude is not finite has a NaN in its scale's type.
-// CHECK-LABEL: func.func @mulaw_scales(
-// CHECK-SAME:      %[[AMAX:.+]]: i32)
-// CHECK:         %[[NAN:.+]] = arith.constant 2147483647 : i32
-// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult, %[[AMAX]]
-// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[NAN]] : i32
-// CHECK:         %[[BYTE:.+]] = arith.constant -1 : i8
-// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[BYTE]] : i8
-func.func @mulaw_scales(%amax: i32) -> (f32, f8E8M0FNU) {
+// A group whose largest magnitude is beyond the range, or not finite, has a NaN in its
+// scale's type. The inverse of a power of two is a difference.
+// CHECK-LABEL: func.func @mulaw_scales(%amax: i32, %x: f32) -> (f32, f8E8M0FNU, i8) {
   %0 = scaled.scale #scaled.mulaw<unsigned>, %amax by current : f32
   %1 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f8E8M0FNU
-  return %0, %1 : f32, f8E8M0FNU
+  %2 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f32
+  %3 = scaled.quantize #scaled.mulaw<unsigned>, %x by %2 : f32, f32 -> i8
+  return %0, %1, %3 : f32, f8E8M0FNU, i8
 }
 
 // CHECK-LABEL: func.func @read_mulaw(

@@ -215,13 +215,18 @@ func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E
 
 // -----
 
-// expected-error @+1 {{#scaled.mulaw<signed> has no NaN, so that a group's scale is NaN where one of its elements is not finite; use group = 16 to 256 and a recipe that is not given}}
+// expected-error @+1 {{#scaled.mulaw<signed> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
 func.func private @scaled_c10_group() attributes {s = #tandem.scaled<#scaled.mulaw<signed>, group = tensor, scale = f32>}
 
 // -----
 
-// expected-error @+1 {{#scaled.mulaw<unsigned> has no NaN, so that a group's scale is NaN where one of its elements is not finite; use group = 16 to 256 and a recipe that is not given}}
+// expected-error @+1 {{#scaled.mulaw<unsigned> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
 func.func private @scaled_c10_given() attributes {s = #tandem.scaled<#scaled.mulaw<unsigned>, group = 64, scale = f32, recipe = given>}
+
+// -----
+
+// expected-error @+1 {{#scaled.mulaw<unsigned> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
+func.func private @scaled_c10_scale() attributes {s = #tandem.scaled<#scaled.mulaw<unsigned>, group = 64, scale = f16>}
 
 // -----
 

@@ -127,15 +127,15 @@ class Code:
         return np.abs(x)
 
     def scaled(self, x, inverse):
-        """What is encoded of x."""
+        """Returns what is encoded of x."""
         return x * inverse
 
     def unscaled(self, number, scale):
-        """What is read, given the number that a code stands for."""
+        """Returns what is read, given the number that a code stands for."""
         return number * scale
 
     def normalize(self, amax):
-        """What a group's largest magnitude makes its scale of."""
+        """Returns a scale, not rounded to its type, for the largest magnitude."""
         return amax / _F32(self.largest)
 
 
@@ -297,7 +297,7 @@ class MuLawCode(Code):
         return 127 if self.signed else 255
 
     def _number(self, q):
-        """What q / codes octaves from 2 on are, exactly: 2^(1 + whole) (1 + part) - 2."""
+        """Returns the number of q / codes octaves from 2 on, exactly: 2^(1 + whole) (1 + part) - 2."""
         octaves = 2 * Fraction(q) / self._codes_in_two_octaves
         return Fraction(2)**(1 + octaves // 1) * (1 + octaves % 1) - 2
 
@@ -322,7 +322,7 @@ class MuLawCode(Code):
         return np.where(np.signbit(number), -np.abs(value), value)
 
     def normalize(self, amax):
-        return amax * _F32(1 / self.largest)
+        return amax * _F32((1 + 2.0**-22) / self.largest)
 
     def measure(self, x):
         """More than any number where no code stands for x."""
@@ -335,8 +335,7 @@ class MuLawCode(Code):
         significand, power = np.frexp(np.abs(y))
         octaves = (power - 2) + (2 * significand.astype(np.float64) - 1)
         octaves = np.where(finite, np.nan_to_num(octaves), 0)
-        limit = float(2 * Fraction(self._last) / self._codes_in_two_octaves)
-        units = np.minimum(octaves, limit) * 2**23 * (85 if self.signed else 45)
+        units = octaves * 2**23 * (85 if self.signed else 45)
         bits = 0x8000 if self.rounding == "nearest" else random.astype(np.float64)
         code = np.floor((units + 255) / 2**24 + bits / 2**16).astype(np.int64)
         code = code | np.where(np.signbit(y) & self.signed, 0x80, 0)

@@ -136,7 +136,8 @@ def _softsign_library():
 def _mulaw_library():
     """The named strategies whose 8-bit moments cost the fewest instructions."""
     bf16 = Plain("bf16")
-    first, second = (Scaled(MuLawCode(signed, "dither"), 64, "f32") for signed in (True, False))
+    first = Scaled(MuLawCode(True, "dither"), 32, "f32")
+    second = Scaled(MuLawCode(False, "dither"), 32, "f32", "pow2")
     return {
         "dither-mulaw": Strategy(bf16, Plain("bf16", "dither"), first, second),
         "residual-mulaw": Strategy(bf16, Residual("bf16", "i8", "dither"), first, second),

@@ -82,7 +82,7 @@ def _narrow_scale(wanted, type, code):
     low, high = scale_range(type, code.largest)
     wanted = np.clip(wanted, low, min(high, format_range(type)[0]))
     bits = encode(type, wanted)
-    if code.uses_random:
+    if code.uses_random or not code.has_nan:
         bits = bits + (decode(type, bits) < wanted).astype(bits.dtype)
     return decode(type, bits)
 
@@ -100,7 +100,10 @@ def choose_scale(amax, code, type, recipe, margin=0):
         chosen = _narrow_scale(wanted, type, code)
     else:
         chosen = powers[np.minimum(np.searchsorted(powers, wanted), len(powers) - 1)]
-    return np.where(np.isinf(amax), np.nan, np.where(amax == 0, 1.0, chosen)).astype(_F32)
+    if not code.has_nan:
+        high = powers[-1] if recipe == "pow2" else scale_range(type, largest)[1]
+        chosen = np.where(wanted > high, np.nan, chosen)
+    return np.where(amax == 0, 1.0, chosen).astype(_F32)
 
 
 def check_scale(type, codes, code):

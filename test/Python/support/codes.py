@@ -71,7 +71,8 @@ WITH_NAN = [name for name, code in CODES.items() if code.has_nan]
 
 def storages(scales=SCALES):
     """The names of codes with the scales that they take, and their recipes."""
-    made = [scale for scale in scales if scale[1] != "given"]
+    made = [(scale, recipe) for scale, recipe in scales
+            if recipe in ("current", "pow2") and scale != "f16"]
     return [(name, *scale) for name in CODES
             for scale in (scales if name in WITH_NAN else made)]
 

@@ -74,7 +74,9 @@ double MuLawCodeAttr::getLargest() const {
   return spacing.getNumber(spacing.largest);
 }
 std::optional<float> MuLawCodeAttr::getScaleFactor() const {
-  return static_cast<float>(1.0 / getLargest());
+  // Rounding moves 2 + |y| by less than what this leaves below the largest
+  // number, so that no value needs to be clamped.
+  return static_cast<float>((1.0 + 0x1p-22) / getLargest());
 }
 bool MuLawCodeAttr::hasNaN() const { return false; }
 Value MuLawCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
@@ -87,15 +89,6 @@ Value MuLawCodeAttr::measure(SequenceBuilder &b, Value x) const {
                          : b.bits(b.add(x, b.zero(x.getType())));
 }
 
-/// `value` where the group is finite, else `other`, for all elements of y.
-static Value chooseForGroup(SequenceBuilder &b, Value isFinite, uint32_t value,
-                            uint32_t other, Value y) {
-  Type i32 = b.builder.getI32Type();
-  Value chosen =
-      b.select(isFinite, b.integer(i32, value), b.integer(i32, other));
-  return b.spread(chosen, y);
-}
-
 /// Where a positive value must not become zero, 2 + |y| is raised to the first
 /// code's.
 static Value raise(SequenceBuilder &b, Value sum, Value isPositive,
@@ -103,28 +96,36 @@ static Value raise(SequenceBuilder &b, Value sum, Value isPositive,
   return raiseToSmallest(b, sum, isPositive, 2.0f + spacing.getNumber(1));
 }
 
+/// The bits of 2 and what makes up for the factors' product are one addend.
+/// Where a group is not finite, its codes do not matter: a choice of the group
+/// is a register on a GPU, where a constant would be copied to one for each
+/// element.
+static Value getAddend(SequenceBuilder &b, const Spacing &spacing, Value bits,
+                       Value isFinite) {
+  uint32_t addend = makeUp - two * spacing.codes;
+  Type i32 = b.builder.getI32Type();
+  return b.spread(b.select(isFinite, b.integer(i32, addend),
+                           b.integer(i32, addend - makeUp)),
+                  bits);
+}
+
 /// The code for what 2 + |y| is; `sign` has the sign bit of y.
 static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
                        Value sign, const CodeInputs &inputs) {
   Spacing spacing = getSpacing(code);
   Value bits = b.bits(raise(b, sum, inputs.isPositive, spacing));
-  uint32_t top = two + spacing.largest * spacing.units;
-  bits = arith::MinUIOp::create(
-      b.builder, b.loc, bits,
-      chooseForGroup(b, inputs.isFinite, top, two, bits));
   Value random = code.getRounding() == RoundingMode::nearest
                      ? b.like(bits, 0x8000)
                      : inputs.random;
-  // A group's choice is a register on a GPU, where a constant would be copied
-  // to one for each element.
-  uint32_t addend = makeUp - two * spacing.codes;
-  Value low = b.ori(b.shl(random, 8), chooseForGroup(b, inputs.isFinite, addend,
-                                                     addend - makeUp, bits));
-  Value word = b.addi(b.muli(bits, b.like(bits, spacing.codes)), low);
+  Value word = b.addi(
+      b.muli(bits, b.like(bits, spacing.codes)),
+      b.ori(b.shl(random, 8), getAddend(b, spacing, bits, inputs.isFinite)));
   if (isSigned(code))
-    word = b.ori(word, b.andi(b.bits(sign), chooseForGroup(b, inputs.isFinite,
-                                                           signMask, 0, bits)));
-  return b.resize(b.shr(word, fractionBits), b.builder.getIntegerType(8));
+    word = b.ori(word, b.andi(b.bits(sign), b.like(bits, signMask)));
+  Type i8 = b.builder.getIntegerType(8);
+  Value byte = b.resize(b.shr(word, fractionBits), i8);
+  Value mask = b.select(inputs.isFinite, b.integer(i8, 0xFF), b.integer(i8, 0));
+  return b.andi(byte, b.spread(mask, byte));
 }
 
 SmallVector<Value> MuLawCodeAttr::encode(SequenceBuilder &b, Value y,

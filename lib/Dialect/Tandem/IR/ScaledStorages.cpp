@@ -86,15 +86,19 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
 /// (C10)
 static LogicalResult
 verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
-                 scaled::CodeAttrInterface code, Group group,
+                 scaled::CodeAttrInterface code, Group group, Type scale,
                  scaled::Recipe recipe) {
   bool isSize = !group.isTensor() && !group.isRow() && group.rows == 1;
-  if (isSize && recipe != scaled::Recipe::given)
+  bool isMade =
+      recipe == scaled::Recipe::current || recipe == scaled::Recipe::pow2;
+  if (isSize && isMade && !scale.isF16())
     return success();
-  return emitError() << code
-                     << " has no NaN, so that a group's scale is NaN where one "
-                        "of its elements is not finite; use group = 16 to 256 "
-                        "and a recipe that is not given";
+  return emitError()
+         << code
+         << " has no NaN, so that a group's scale is NaN where one "
+            "of its elements is not finite, and clamps nothing; use "
+            "group = 16 to 256, recipe = current or pow2 and a "
+            "scale that is not f16";
 }
 
 LogicalResult
@@ -117,7 +121,7 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "a margin is 0 to " << scaled::maxMargin
                        << " and belongs to a history, got " << margin;
   if (!code.hasNaN() &&
-      failed(verifyWithoutNaN(emitError, code, group, recipe)))
+      failed(verifyWithoutNaN(emitError, code, group, scale, recipe)))
     return failure();
   if (transposed && failed(verifyTransposed(emitError, code, group)))
     return failure();
