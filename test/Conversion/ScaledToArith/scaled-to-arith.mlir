@@ -67,7 +67,21 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
 }
 
 // Where the scale is NaN, every code is 0.
-// CHECK-LABEL: func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
+// CHECK-LABEL: func.func @mulaw(
+// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
+// CHECK:         %[[M:.+]] = arith.andi
+// CHECK:         %[[R:.+]] = arith.divf %{{.+}}, %[[S]] : f32
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[X]] : vector<4xf32>
+// CHECK:         %[[INVERSE:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
+// CHECK:         math.fma %[[MAGNITUDE]], %[[INVERSE]], %{{.+}} : vector<4xf32>
+// CHECK:         arith.constant dense<85> : vector<4xi32>
+// CHECK:         %[[BYTE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[MASK:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i8
+// CHECK:         %[[MASKS:.+]] = vector.broadcast %[[MASK]] : i8 to vector<4xi8>
+// CHECK:         %[[CODE:.+]] = arith.andi %[[BYTE]], %[[MASKS]] : vector<4xi8>
+// CHECK:         return %[[M]], %[[CODE]]
+func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   %m = scaled.magnitude #scaled.mulaw<signed>, %x : vector<4xf32> -> vector<4xi32>
   %q = scaled.quantize #scaled.mulaw<signed>, %x by %s : vector<4xf32>, f32 -> vector<4xi8>
   return %m, %q : vector<4xi32>, vector<4xi8>
@@ -75,7 +89,17 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
 
 // A group whose largest magnitude is beyond the range, or not finite, has a NaN in its
 // scale's type. The inverse of a power of two is a difference.
-// CHECK-LABEL: func.func @mulaw_scales(%amax: i32, %x: f32) -> (f32, f8E8M0FNU, i8) {
+// CHECK-LABEL: func.func @mulaw_scales(
+// CHECK:         %[[Q:.+]] = arith.mulf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Q]]
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ule, %[[BITS]]
+// CHECK:         %[[NAN:.+]] = arith.constant 2147483647 : i32
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         %[[BYTE:.+]] = arith.constant -1 : i8
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[BYTE]] : i8
+// CHECK:         %[[TWICE_ONE:.+]] = arith.constant 2130706432 : i32
+// CHECK:         arith.subi %[[TWICE_ONE]], %{{.+}} : i32
+func.func @mulaw_scales(%amax: i32, %x: f32) -> (f32, f8E8M0FNU, i8) {
   %0 = scaled.scale #scaled.mulaw<unsigned>, %amax by current : f32
   %1 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f8E8M0FNU
   %2 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f32
@@ -158,8 +182,8 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         arith.divf
 // CHECK:         %[[SCALE:.+]] = arith.truncf %{{.+}} : f32 to bf16
-// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
 // CHECK:         %[[HALF:.+]] = arith.bitcast %[[SCALE]] : bf16 to i16
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
 // CHECK:         arith.select %[[ZERO]], %{{.+}}, %[[HALF]] : i16
 func.func @current(%a: i32) -> bf16 {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16
