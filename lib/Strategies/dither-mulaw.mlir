@@ -1,5 +1,5 @@
-// Both moments as mu-law codes, which cost a GPU few instructions, and bf16
-// weights: the fastest strategy of 6.25 bytes that follows its averages.
+// Tandem's own, for speed on GPUs: adam8bit with mu-law codes, which are read and
+// written in a fifth of the instructions, in groups of 32.
 tandem.strategy @"dither-mulaw" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

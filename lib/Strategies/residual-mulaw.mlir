@@ -1,5 +1,4 @@
-// Both moments as mu-law codes, which cost a GPU few instructions, and bf16
-// weights: the fastest strategy of 6.25 bytes that follows its averages.
+// Tandem's own: dither-mulaw with an 8-bit residual of the bf16 weight, as flash has it.
 tandem.strategy @"residual-mulaw" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -281,14 +281,42 @@ MUTATIONS = [
     _mutation(
         "scale-quotient", "values are divided by the scale, not multiplied by its inverse",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "b.mul(value, b.spread(inverse, value))", "b.div(value, b.spread(scale, value))",
+        "quantize(b, value, inverse, inputs)",
+        "quantize(b, b.div(value, b.spread(scale, value)),\n"
+        "                               b.real(scale.getType(), 1.0), inputs)",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "isFiniteMagnitude(b, takeMagnitude(b, value))",
-        "b.like(isFiniteMagnitude(b, takeMagnitude(b, value)), true)",
+        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};",
+        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};\n"
+        "  inputs.isFinite = b.like(inputs.isFinite, true);",
         _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",
+        "lib/Dialect/Scaled/IR/MuLawCode.cpp",
+        "makeUp = 0xFF", "makeUp = 0",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-not-finite", "codes of a group that is not finite stay as they come",
+        "lib/Dialect/Scaled/IR/MuLawCode.cpp",
+        "b.integer(i8, 0xFF), b.integer(i8, 0)", "b.integer(i8, 0xFF), b.integer(i8, 0xFF)",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-range", "a group beyond the mu-law code's range has the largest scale",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "return b.select(isInRange, scale, getNaN(b, op.getType(), scale));", "return scale;",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "permuted-halves", "a GPU packs two halves in the wrong order",
+        "lib/Conversion/BytesToNVVM/BytesToNVVM.cpp",
+        "0x7632", "0x3276",
+        _PTX),
+    _mutation(
+        "padding-masked", "a GPU's lanes without an element count, whatever zeros make there",
+        "lib/Conversion/Common/PaddingLanes.cpp",
+        "return isZero(evaluateSlice(reduce, evaluateProducts).lookup(value));", "return true;",
+        _PTX),
     _mutation(
         "group-entries", "an entry of a scale belongs to twice as many elements",
         "lib/Conversion/Common/LaunchABI.cpp",
@@ -335,10 +363,8 @@ MUTATIONS = [
     _mutation(
         "tail-lane", "a GPU's thread also writes the element behind the last",
         "lib/Conversion/TandemToNVVM/Steps.cpp",
-        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
-        "                   chunk.end);",
-        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
-        "                   chunk.end);",
+        "arith::CmpIPredicate::sgt, count, b.like(count, lane)",
+        "arith::CmpIPredicate::sge, count, b.like(count, lane)",
         "pytest:compiler/test_ptx.py -k test_grids", _PTX),
     _mutation(
         "padding-lanes", "lanes beyond the last element raise flags",

@@ -25,8 +25,9 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       "::llvm::SmallVector<::tandem::scaled::CodePlane>", "getPlanes">,
     InterfaceMethod<"The largest magnitude that encode keeps apart from others.",
       "double", "getLargest">,
-    InterfaceMethod<[{What a group's largest magnitude is multiplied by to become its scale,
-      1 / getLargest as f32. None where the magnitude is divided by getLargest.}],
+    InterfaceMethod<[{What a group's largest magnitude is multiplied by to become its scale: an
+      f32 that is 1 / getLargest and what a code leaves for rounding. None where the magnitude is
+      divided by getLargest.}],
       "std::optional<float>", "getScaleFactor", (ins), [{}], [{ return std::nullopt; }]>,
     InterfaceMethod<"The magnitude of the largest negative number.",
       "double", "getLargestNegative", (ins), [{}], [{ return $_attr.getLargest(); }]>,

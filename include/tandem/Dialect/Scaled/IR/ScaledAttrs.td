@@ -230,15 +230,16 @@ def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "ge
     under `unsigned`, with q up to 255. So there are 42.5 codes to an octave of 2 + |y|
     in 3 octaves, or 22.5 in 11; the largest number is 13.9 or 5459.
 
-    y = x / s is written as (d * K + 255 + 256 * r) / 2^24, rounded down, where d are the bits
-    of RN32(2 + |x| * RN32(1/s)), of at most the largest number, less those of 2, K is
-    (2^24 - 1) / D and r the 16 bits of `stochastic` or `dither`, the same for both signs,
-    or 2^15 for `nearest`. A scale is the group's largest magnitude times the inverse of the
-    largest number in f32.
+    x under a scale s is written as (d * K + 255 + 256 * r) / 2^24, rounded down, where d are
+    the bits of RN32(2 + |x| * RN32(1/s)) less those of 2, K is (2^24 - 1) / D and r the 16 bits
+    of `stochastic` or `dither`, the same for both signs, or 2^15 for `nearest`. A scale is the
+    group's largest magnitude times RN32((1 + 2^-22) / L), L the largest number, so that
+    nothing needs to be clamped.
     Neither direction takes more than an fma and a few integer operations.
 
-    No code stands for NaN. A group with a value that is not finite, or a negative one
-    under `unsigned`, has NaN as its scale and is read as NaN.
+    No code stands for NaN. A group with a value that is not finite, with a negative one
+    under `unsigned`, or with a magnitude beyond L times the largest scale has NaN as its
+    scale and is read as NaN; its codes are 0.
 
     ```mlir
     #scaled.mulaw<signed, dither>
