@@ -483,6 +483,16 @@ MUTATIONS = [
         "grads[name] if skipped is None else", "grads[name] if True else",
         "pytest:jax/test_jax_steps.py -k remember"),
     _mutation(
+        "torch-grad-history", "a skipped step of PyTorch's changes the scales of later gradients",
+        "python/tandem/torch/optim/_step.py",
+        """        if self._skipped:
+            return True
+""", """        if self._skipped:
+            bindings[0].keep_histories()
+            return True
+""",
+        "pytest:pytorch/optim/test_torch_skips.py -k skipped_steps_with_delayed"),
+    _mutation(
         "jax-gradients-apart", "gradients of weights that devices share are of one device",
         "python/tandem/jax/_launch.py",
         "jax.lax.psum(array, more) if more else array", "array",

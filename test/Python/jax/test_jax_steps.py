@@ -22,8 +22,9 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp
 
 import tandem.jax
+from support.delayed import with_delayed_gradients
 from support.jax_bits import (arrays, assert_same_bits, bits, gradients,
-                              run_on_two_devices, with_delayed_gradients)
+                              run_on_two_devices)
 
 #: Strategies of each kind: plain, compensated, in 8 bits, weights and gradients in codes.
 KINDS = ("fp32", "collage-plus", "coat", "fp8-collage-plus")

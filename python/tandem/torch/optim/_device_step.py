@@ -84,6 +84,7 @@ class DeviceStep:
                 binding.plan.launch_on_device(
                     own.hypers.data_ptr(), own.integers.data_ptr(), len(own.table),
                     stream=binding.executor.stream, skip=_address(skips.get(binding.executor)))
+            binding.keep_histories(skips.get(binding.executor))
         for executor in executors:
             counters = {id(c): c for binding in bindings if binding.executor is executor
                         for c in binding.counters.values()}

@@ -528,8 +528,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if self._leaves_gradient(param):
             self._gradients.leave(param)
             return
-        state = (self._start(binding, param, []) if binding.grad_is_persistent
-                 else self.state.get(param))
+        state = self.state.get(param)
         like = empty_plane(binding.like(param, state), param.dtype, "meta")
         self._gradients.add(binding, param, like, state, lambda: self._name(param))
         if not _notices.has_warned("codes") and not sums_over_model(binding.kernel):
@@ -555,8 +554,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._binding_of(param).decode_grad(planes, param.dtype,
-                                                   self.state.get(param))
+        return self._binding_of(param).decode_grad(planes, param.dtype)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""
