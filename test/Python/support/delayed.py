@@ -19,6 +19,13 @@ _GRAD = ("assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, 
          "recipe = pow2, history = 16, margin = 1>")
 
 
+def has_float_gradients(strategy):
+    """Whether a built-in strategy stores gradients in floats, in which NaN can be found, and not
+    in integer codes."""
+    (grad,) = re.findall("assign grad = .*", (_BUILT_IN / f"{strategy}.mlir").read_text())
+    return "softsign" not in grad
+
+
 def takes_scaled_gradients(strategy):
     """Whether a built-in strategy computes in f32, as scaled gradients are; those of components
     compute in bf16."""
