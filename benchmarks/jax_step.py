@@ -58,8 +58,8 @@ class Contender:
         self.params, self.grads = arrays(shapes, dtype, 1.0), arrays(shapes, dtype, 1e-2)
         self.state = optimizer.init(self.params)
         self.step = jax.jit(update, donate_argnums=(1, 2))
-        #: Of each measured step: seconds, seconds of processors, and pages that the system
-        #: has given to the process.
+        #: The seconds of each measured step, the seconds of processors, and the pages that the
+        #: system has given to the process.
         self.samples: list[tuple[float, float, int]] = []
 
     def run(self, measured: bool) -> None:
@@ -143,7 +143,8 @@ def page_table(results: dict) -> str:
 
 
 def costs_table(sizes: dict) -> str:
-    """What a step takes of processors and of the system's memory, as a table in Markdown."""
+    """The time of processors and the pages of the system that a step takes, as a table in
+    Markdown."""
     rows = [[f"{name}, {size}", f"{one['processor_ms']:.2f}", f"{one['pages']:.0f}"]
             for size, found in sizes.items() for name, one in found.items()]
     return table(["a step", "ms of processors", "pages from the system"], rows)

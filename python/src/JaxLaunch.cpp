@@ -176,6 +176,8 @@ class GPULaunch : Launch {
 public:
   explicit GPULaunch(const XLA_FFI_CallFrame &call) : Launch(call) {
     collectPlanes();
+    Frame::require(frame.getNumber("shards") < 0, "shards");
+    Frame::require(frame.getNumber("metrics") < 0, "metrics");
     collectTensors();
     collectScalars();
     args.struct_size = sizeof(args);
@@ -203,7 +205,8 @@ private:
       int64_t result = places[i + 1];
       void *from = frame.getOperandData(places[i]);
       void *to = result < 0 ? from : frame.getResultData(result);
-      Frame::require(!from || to == from, "copies of planes");
+      Frame::require(to == from || !from || !getBytes(frame.getResult(result)),
+                     "copies of planes");
       planes.push_back(to);
     }
   }

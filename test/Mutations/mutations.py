@@ -493,6 +493,11 @@ MUTATIONS = [
 """,
         "pytest:pytorch/optim/test_torch_skips.py -k skipped_steps_with_delayed"),
     _mutation(
+        "jax-gpu-numbers", "a GPU gets another number than the CPU for a rate that XLA computes",
+        "python/tandem/jax/_gpu.py",
+        "jnp.stack([fraction << 29,", "jnp.stack([fraction << 28,",
+        "pytest:jax/test_jax_gpu.py -k f32_in_f64"),
+    _mutation(
         "jax-gradients-apart", "gradients of weights that devices share are of one device",
         "python/tandem/jax/_launch.py",
         "jax.lax.psum(array, more) if more else array", "array",
