@@ -483,6 +483,11 @@ MUTATIONS = [
         "grads[name] if skipped is None else", "grads[name] if True else",
         "pytest:jax/test_jax_steps.py -k remember"),
     _mutation(
+        "zero-skips-apart", "under ZeRO a rank takes a step that another one skips",
+        "python/tandem/torch/optim/_step.py",
+        "self._skip_exchange.any(found) if self._skip_exchange else found", "found",
+        "pytest:pytorch/distributed/test_torch_zero.py -k skips"),
+    _mutation(
         "torch-grad-history", "a skipped step of PyTorch's changes the scales of later gradients",
         "python/tandem/torch/optim/_step.py",
         """        if self._skipped:

@@ -16,6 +16,7 @@ from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
+from tandem.torch._exchange import Exchange
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._shards import local_of, memorize_copies
 from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
@@ -192,6 +193,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._running: list[KernelBinding] = []
         #: Whether the last step has done nothing, where the host knows.
         self._skipped = False
+        #: Asks the ranks that update other parameters whether they skip the step.
+        self._skip_exchange: Exchange | None = None
         self._gradients = Gradients()
         self._empty_step = EmptyStep()
         #: Whether a GradientAllReduce averages the encoded gradients over ranks.

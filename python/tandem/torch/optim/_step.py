@@ -377,7 +377,8 @@ class Steps:
             if len(bindings) > 1 or binding.check or begun:
                 with self._explained(binding):
                     binding.check_scalars(*given)
-        self._skipped = any([binding.find_non_finite(threads) for binding in bindings])
+        found = any([binding.find_non_finite(threads) for binding in bindings])
+        self._skipped = self._skip_exchange.any(found) if self._skip_exchange else found
         if self._skipped:
             return True
         self._settle(begun, copies)
