@@ -14,7 +14,8 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp
 
-from support.jax_bits import arrays, assert_same_bits, bits, to_jax, to_torch
+from support.jax_bits import (arrays, assert_same_bits, bits, run_on_two_devices, to_jax,
+                              to_torch)
 from tandem.jax import nn
 
 TYPES = ("float32", "bfloat16", "float16")
@@ -225,6 +226,42 @@ def test_fp8_trains():
         loss, weight = advance(weight)
         losses.append(float(loss))
     assert losses[-1] < 1e-2 * losses[0]
+
+
+FP8_SHARDS = """
+import functools
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, PartitionSpec as P
+from support.jax_bits import arrays
+from tandem.jax import nn
+
+mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
+x, weight, bias = arrays([(8, 32), (32, 10), (10,)], jnp.float32)
+
+
+def loss(weight, bias, x):
+    return jnp.sum(jnp.square(nn.linear(x, weight, bias, products="fp8")))
+
+
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), P(), P("data")),
+                   out_specs=(P(), (P(), P(), P("data"))))
+def spread(*inputs):
+    return jax.value_and_grad(lambda *inputs: jax.lax.psum(loss(*inputs), "data"), (0, 1, 2))(
+        *inputs)
+
+
+got, (dweight, dbias, dx) = jax.jit(spread)(weight, bias, x)
+parts = [jax.value_and_grad(loss, (0, 1, 2))(weight, bias, rows) for rows in (x[:4], x[4:])]
+np.testing.assert_allclose(got, sum(part for part, _ in parts), rtol=1e-5)
+for at, sums in enumerate((dweight, dbias)):
+    np.testing.assert_allclose(sums, sum(grads[at] for _, grads in parts), rtol=1e-5, atol=1e-5)
+np.testing.assert_array_equal(dx, jnp.concatenate([grads[2] for _, grads in parts]))
+"""
+
+
+def test_fp8_shards():
+    """Each shard has scales of its own; gradients of what all devices have are sums."""
+    run_on_two_devices(FP8_SHARDS)
 
 
 def test_fp8_refuses():
