@@ -509,6 +509,26 @@ MUTATIONS = [
         "grads[name] if skipped is None else", "grads[name] if True else",
         "pytest:jax/test_jax_steps.py -k remember"),
     _mutation(
+        "zero-skips-apart", "under ZeRO a rank takes a step that another one skips",
+        "python/tandem/torch/optim/_step.py",
+        "self._skip_exchange.any(found) if self._skip_exchange else found", "found",
+        "pytest:pytorch/distributed/test_torch_zero.py -k skips"),
+    _mutation(
+        "torch-grad-history", "a skipped step of PyTorch's changes the scales of later gradients",
+        "python/tandem/torch/optim/_step.py",
+        """        if self._skipped:
+            return True
+""", """        if self._skipped:
+            bindings[0].keep_histories()
+            return True
+""",
+        "pytest:pytorch/optim/test_torch_skips.py -k skipped_steps_with_delayed"),
+    _mutation(
+        "jax-gpu-numbers", "a GPU gets another number than the CPU for a rate that XLA computes",
+        "python/tandem/jax/_gpu.py",
+        "jnp.stack([fraction << 29,", "jnp.stack([fraction << 28,",
+        "pytest:jax/test_jax_gpu.py -k f32_in_f64"),
+    _mutation(
         "jax-gradients-apart", "gradients of weights that devices share are of one device",
         "python/tandem/jax/_launch.py",
         "jax.lax.psum(array, more) if more else array", "array",

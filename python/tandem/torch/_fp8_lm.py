@@ -10,8 +10,9 @@ import torch
 
 from tandem import _tandem
 from tandem._kernel import directories
+from tandem._matrix_codes import check_recipe
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
-from tandem.torch.nn import _candidates, _products
+from tandem.torch.nn import _candidates
 from tandem.torch.nn._compress import _MODEL, Compression, _Swapping
 from tandem.torch.nn._layer import compiled
 from tandem.torch.nn._patterns import check_patterns, is_named
@@ -103,7 +104,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     _tandem.check_recipe(recipe, directories(path))
     layers = _layers(model, exclude)
     settings = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
-    _products.check_recipe(compiled("keep", recipe, torch.bfloat16, torch.bfloat16,
+    check_recipe(compiled("keep", recipe, torch.bfloat16, torch.bfloat16,
                                     settings["path"]))
     swapping = _Converting(model, layers, settings, strict)
     swapping.check()
