@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tandem.torch as tt  # noqa: E402
-from tandem.torch.optim import _auto  # noqa: E402
+from support.torch_needs import needs_dtensors, needs_names  # noqa: E402
 from tandem.torch.optim._measured import measured  # noqa: E402
 from tandem.torch.optim._memory import Footprints, in_bytes, text_of  # noqa: E402
 from tandem.torch.optim._recommend import TOLERANCE, Search  # noqa: E402
@@ -283,6 +283,7 @@ def test_embeddings_and_heads_have_no_fewer_bytes_than_matrices():
         assert min(order[names["embeddings"]], order[names["head"]]) >= order[names["matrices"]]
 
 
+@needs_dtensors
 def test_more_ranks_need_less_of_each():
     model = make()
     one, four = (tt.recommend(model, "1GiB", ranks=ranks) for ranks in (1, 4))
@@ -344,7 +345,7 @@ def test_groups_of_shapes():
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.skipif(not _auto.TAKES_NAMES, reason="optimizers take no names")
+@needs_names
 @pytest.mark.parametrize("budget", (8, 100))
 def test_auto_is_what_is_recommended(budget):
     model, other = make(), make()
