@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "tandem.torch needs PyTorch 2.4 or later, and this Python has none; install it with "
+        "pip install 'torch>=2.4'") from error
 
 
 def at_least(major: int, minor: int) -> bool:
     """Whether this PyTorch is of a version or a later one."""
     return tuple(map(int, torch.__version__.split(".")[:2])) >= (major, minor)
+
+
+if not at_least(2, 4):
+    raise ImportError(f"tandem.torch is for PyTorch 2.4 and later, and this is {torch.__version__}; "
+                      "update it with pip install -U torch")
 
 
 def needed(what: str, version: str) -> RuntimeError:

@@ -28,6 +28,17 @@ def test_versions_are_numbers(monkeypatch):
         assert _versions.at_least(2, 5) is at_least
 
 
+@pytest.mark.parametrize(("before", "message"), (
+    ("import sys; sys.modules['torch'] = None",
+     "needs PyTorch 2.4 or later, and this Python has none; install it with pip install"),
+    ("import torch; torch.__version__ = '2.3.1+cpu'",
+     "is for PyTorch 2.4 and later, and this is 2.3.1+cpu; update it with pip install -U torch")))
+def test_no_pytorch_or_an_old_one(before, message):
+    program = f"{before}\nimport tandem\nassert tandem.__version__\nimport tandem.torch"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 1 and f"ImportError: tandem.torch {message}" in result.stderr
+
+
 def test_imports_without_newer_names():
     """As PyTorch 2.4 has neither of these; a step runs all the same."""
     program = """
