@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# try-wheel.sh [FOLDER] [--python=PATH]
+# try-wheel.sh [FOLDER] [--python=PATH] [--chroot=ROOT]
 #
 # Installs the wheels that scripts/wheel.sh has put in FOLDER (build/wheels) in new
-# environments, and runs the README's examples there while LLVM is hidden: first
-# tandem-runtime by itself, which runs a package and says what the compiler takes, and
-# then tandem-mlir. PATH is the interpreter, .venv's by default, whose NumPy and PyTorch
-# the environments use. Needs root, for a namespace of mounts of its own.
+# environments, and runs the README's examples and steps of JAX there while LLVM is
+# hidden: first with tandem-mlir, and then with tandem-runtime by itself, which runs a
+# package and says what the compiler takes. PATH is the interpreter, .venv's by default,
+# whose NumPy, PyTorch and JAX the environments use; what needs one that it lacks is left
+# out, and the output says so.
+#
+# With ROOT, all of it happens in that root of a Debian without LLVM, a compiler or
+# the C++ library's headers, with its Python, which must be of PATH's version:
+#
+#   debootstrap --variant=minbase --include=python3,python3-venv bookworm ROOT
+#
+# Needs root, for a namespace of mounts of its own, which leaves nothing mounted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,35 +22,54 @@ fail() {
   exit 1
 }
 
-folder=build/wheels python=.venv/bin/python
+folder=build/wheels python=.venv/bin/python root=
 for argument; do
   case $argument in
   --python=*) python=${argument#--python=} ;;
-  -*) fail "unknown option $argument; give a folder, or --python=PATH" ;;
+  --chroot=*) root=${argument#--chroot=} ;;
+  -*) fail "unknown option $argument; give a folder, --python=PATH or --chroot=ROOT" ;;
   *) folder=$argument ;;
   esac
 done
 ((EUID == 0)) || fail "hiding LLVM takes root"
 ls "$folder"/tandem_mlir-*.whl >/dev/null 2>&1 ||
   fail "$folder has no wheels; run scripts/wheel.sh first"
+version_of() {
+  "$@" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+}
+if [[ $root ]]; then
+  [[ -x $root/usr/bin/python3 ]] ||
+    fail "$root has no /usr/bin/python3; make it with debootstrap, as this script's text says"
+  [[ $(version_of "$python") == "$(version_of chroot "$root" python3)" ]] ||
+    fail "$python is Python $(version_of "$python"), and that of $root" \
+      "$(version_of chroot "$root" python3); name another one with --python=PATH"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-# Makes an environment with a wheel from the folder, and lets it see other packages of
-# `python`, none of which is Tandem.
-make_environment() {
-  "$python" -m venv "$work/$1"
-  "$work/$1/bin/python" -m pip install -q --disable-pip-version-check --no-index \
-    --find-links "$folder" "$1"
-  "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-    >"$("$work/$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth"
-  "$work/$1/bin/python" -c 'import sys, tandem
-assert tandem.__file__.startswith(sys.prefix), tandem.__file__' || fail "this is another Tandem"
-}
-
-# hidden COMMAND...: runs it where no library or tool of LLVM is to be found.
-hidden() {
-  unshare -m bash -c '
+# apart COMMAND...: runs it in the folder `work` where no library or tool of LLVM is to
+# be found. `python` is the interpreter there, `at` the folder, `others` the packages.
+if [[ $root ]]; then
+  python=/usr/bin/python3 at=/mnt/try others=/mnt/packages
+  apart() {
+    unshare -m bash -c '
+set -e
+root=$0 work=$1 packages=$2 at=$3
+shift 3
+mount -t tmpfs none "$root/mnt"
+mkdir "$root/mnt/try" "$root/mnt/packages"
+mount --bind "$work" "$root/mnt/try"
+mount --bind -o ro "$packages" "$root/mnt/packages"
+mount -t proc none "$root/proc"
+mount --rbind /dev "$root/dev"
+exec chroot "$root" env -i PATH=/usr/bin:/bin HOME="$at" TANDEM_CACHE_DIR="$at/cache" \
+  sh -c '\''cd "$HOME" && exec "$@"'\'' sh "$@"' "$root" "$work" "$packages" "$at" "$@"
+  }
+else
+  python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") at=$work others=$packages
+  apart() {
+    unshare -m bash -c '
 set -e
 for path in /usr/lib/llvm-*; do mount -t tmpfs none "$path"; done
 for path in /usr/lib/*/libLLVM* /usr/lib/*/libMLIR* /usr/lib/*/libzstd.so.1; do
@@ -50,8 +77,23 @@ for path in /usr/lib/*/libLLVM* /usr/lib/*/libMLIR* /usr/lib/*/libzstd.so.1; do
 done
 cd "$0"
 exec env -i PATH=/usr/bin:/bin HOME="$0" TANDEM_CACHE_DIR="$0/cache" "$@"' "$work" "$@"
+  }
+fi
+
+# Makes an environment with a wheel from the folder, and lets it see other packages of
+# `python`, none of which is Tandem.
+make_environment() {
+  apart "$python" -m venv "$1"
+  apart "$1/bin/python" -m pip install -q --disable-pip-version-check --no-index \
+    --find-links wheels "$1"
+  echo "$others" >"$(echo "$work/$1"/lib/python*/site-packages)/others.pth"
+  apart "$1/bin/python" -c 'import sys, tandem
+assert tandem.__file__.startswith(sys.prefix), tandem.__file__' || fail "this is another Tandem"
 }
 
+mkdir "$work/wheels"
+cp "$folder"/tandem_*.whl "$work/wheels"
+cp README.md scripts/try_wheel.py "$work"
 make_environment tandem-runtime
 make_environment tandem-mlir
 
@@ -60,7 +102,6 @@ for file in "$work"/tandem-mlir/lib/python*/site-packages/tandem/*.so; do
   ! ldd "$file" | grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so|/site-packages/tandem/' |
     grep . || fail "$file needs these"
 done
-cp README.md scripts/try_wheel.py "$work"
-hidden "$work/tandem-mlir/bin/python" try_wheel.py compiler adamw.tdm README.md
-hidden "$work/tandem-runtime/bin/python" try_wheel.py runtime adamw.tdm
-echo "the wheels of $folder work without LLVM"
+apart tandem-mlir/bin/python try_wheel.py compiler adamw.tdm README.md
+apart tandem-runtime/bin/python try_wheel.py runtime adamw.tdm
+echo "the wheels of $folder work without LLVM${root:+ in $root}"

@@ -2,12 +2,14 @@
 try_wheel.py compiler PACKAGE README, and then, without the compiler, try_wheel.py
 runtime PACKAGE.
 
-The first one runs the examples of a page, and writes a package beside the arrays that a
-step makes of others. The second one wants the same bits of the package.
+The first one runs the examples of a page where there is PyTorch, and steps of JAX where
+there is JAX, and writes a package beside the arrays that a step makes of others. The
+second one wants the same bits of the package.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -42,13 +44,40 @@ def maps() -> str:
     return Path("/proc/self/maps").read_text()
 
 
+def try_jax(kernel: tandem.Kernel) -> None:
+    """Steps within jax.jit, whose weights have the bits of the kernel's steps."""
+    import jax
+    import jax.numpy as jnp
+
+    import tandem.jax
+
+    optimizer = tandem.jax.adamw(lr=1e-3, weight_decay=0.1, strategy="collage-plus")
+    grads = {"w": jnp.ones(SIZE, jnp.bfloat16)}
+    params, state, train = grads, optimizer.init(grads), jax.jit(optimizer.step)
+    for _ in range(3):
+        params, state = train(grads, state, params)
+    np.testing.assert_array_equal(np.asarray(params["w"]).view(np.uint16),
+                                  step(kernel)["param"])
+
+
+def has(name: str) -> bool:
+    """Whether a package can be imported; if not, says what is left out."""
+    if importlib.util.find_spec(name):
+        return True
+    print(f"compiler: without {name}, whose examples are left out")
+    return False
+
+
 def try_compiler(package: str, page: str) -> None:
-    for block in re.findall(r"^```python\n(.*?)^```", Path(page).read_text(), re.M | re.S):
+    blocks = re.findall(r"^```python\n(.*?)^```", Path(page).read_text(), re.M | re.S)
+    for block in blocks if has("torch") else ():
         exec(block, {})
     kernel = tandem.compile("adamw", strategy="collage-plus")
     kernel.save(package, ["x86-64", "x86-64-v3", "sm_90"])
     np.savez(package + ".npz", **step(kernel))
     assert ".target sm_90" in tandem.compile("adamw", "coat", target="sm_90").ptx
+    if has("jax"):
+        try_jax(kernel)
     assert not re.search("lib(LLVM|MLIR)", maps())
 
 

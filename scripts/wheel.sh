@@ -34,13 +34,15 @@ mkdir -p "$build" "$output"
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${BUILD_JOBS:-2}
 
 # make_whole PYTHON FOLDER [OPTION...]: a wheel of all that is built for one Python. The
-# compiler's build is the folder that TANDEM_WHEEL_BUILD names, if it is set.
+# compiler's build is the folder that TANDEM_WHEEL_BUILD names, if it is set. Debian 12's
+# pip does not know --config-settings by its short name.
 make_whole() {
   local python=$1 folder=$2
   shift 2
   rm -rf "$build/$folder"
   "$python" -m pip wheel -q --disable-pip-version-check --no-deps . \
-    -C cmake.define.TANDEM_XLA_INCLUDE_DIR="$xla" -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
+    --config-settings=cmake.define.TANDEM_XLA_INCLUDE_DIR="$xla" \
+    -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
     tail -n 30 "$build/$folder.log" >&2
     echo "wheel.sh: $python made no wheel, see $build/$folder.log" >&2
     exit 1
@@ -76,7 +78,7 @@ print(jaxlib.submodule_search_locations[0] + "/include" if jaxlib else "")')
 [[ $xla ]] || echo "wheel.sh: .venv has no jaxlib, and the wheels have no tandem.jax" >&2
 rm -f "$output"/tandem_*.whl
 whole=$(make_whole .venv/bin/python whole --no-build-isolation \
-  -C build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")
+  --config-settings=build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")
 platform=$(find_platform "$whole")
 echo "auditwheel: $platform"
 [[ $platform == manylinux* ]] || {
@@ -88,8 +90,8 @@ echo "auditwheel: $platform"
   --platform "$platform" >/dev/null
 for python in "${pythons[@]}"; do
   name=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-  runtime=$(make_whole "$python" "$name" -C build-dir="$build/build-$name" \
-    -C cmake.define.TANDEM_BUILD_COMPILER=OFF)
+  runtime=$(make_whole "$python" "$name" --config-settings=build-dir="$build/build-$name" \
+    --config-settings=cmake.define.TANDEM_BUILD_COMPILER=OFF)
   "$build/tools/bin/python" scripts/split_wheel.py "$runtime" "$output" \
     --platform "$platform" >/dev/null
 done

@@ -63,9 +63,26 @@ Types are taken as they are: parameters in float32 stay [float32](Torch.md#what-
 float16 is refused, since it was not measured. What needs no gradient counts with its bytes.
 
 **Of which optimizers.** `AdamW` and `Adam`, for which it takes `optimizer="Adam"`: errors were measured without weight decay, where
-both are the same. Of other optimizers only [whether their states follow](Following.md#other-graphs) was measured, and not how far
-weights end from float64's. They are refused: name a strategy that follows, or `remainder` (`fp32` for parameters in float32),
-which stores all in float32.
+both are the same.
+
+## Under other optimizers
+
+`recommend` takes `optimizer="LAMB"`, `"SGD"` (with momentum), `"Lion"`, `"RMSprop"`, `"Adagrad"` or `"Adafactor"` as well. Bytes are those of that
+optimizer, and only strategies are chosen under which [its states follow](Following.md#other-graphs). How far its weights end from float64's was
+**not measured**, and the table says so: strategies are in the order of their errors under AdamW, at `beta2` = 0.999 except for LAMB. So
+the choice is a start, and your own run decides.
+
+```python
+shapes = {{"embed.weight": (32000, 2048), "layers.0.weight": (2048, 8192), "norm.weight": (2048,)}}
+print(tandem.torch.recommend(shapes, memory="550MiB", optimizer="Lion"))
+```
+
+```
+{lion}
+```
+
+`betas` are those of AdamW's moments, which LAMB has too; other optimizers have the settings with which they were measured, as in the last
+line of the code. `strategy="auto"` does not choose for these optimizers.
 
 ## In the optimizer
 
@@ -190,9 +207,9 @@ def page(content: dict) -> str:
     """The page's text."""
     setting, cells = content["setting"], content["strategies"]
     count = max(map(len, content["budgets"].values()))
-    first, second = printed()
+    first, lion, second = printed()
     return PAGE.format(
-        printed=first, chosen=second, ladder=ladder(), steps=setting["steps"], lr=setting["lr"],
+        printed=first, lion=lion, chosen=second, ladder=ladder(), steps=setting["steps"], lr=setting["lr"],
         seeds="one seed" if count == 1 else f"means of {count} seeds",
         f32=mean(cells["fp32"], "validation_loss"),
         bf16=mean(cells["bf16"], "validation_loss"), budgets=budgets_table(content),

@@ -85,6 +85,7 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
             "hidden": of["working"] > 0,
             "follows": {f"{row['beta2']:g}": row["follows"]
                         for row in following["strategies"][name]},
+            "others": {graph: of[name]["follows"] for graph, of in following["graphs"].items()},
             "errors": found, **losses(choosing, name)}
     return {"source": "written by benchmarks/choosing/measured_file.py of following.json, "
                       "accuracy.json, live_bytes.json and choosing.json in benchmarks/results",

@@ -51,6 +51,9 @@ def test_the_numbers_are_those_of_the_results():
         of = strategies[name]
         assert of["weights"] + of["gradients"] + of["states"] == pytest.approx(
             tandem.compile("adamw", name).bytes_per_parameter, abs=3e-4)
+    lion = {name for name, of in strategies.items() if not of["others"]["lion"]}
+    assert lion == {"bf16-stochastic", "collage-light-f32", "collage-plus-f32",
+                    "fp8-collage-light", "fp8-collage-plus", "fp8-lm"}
     lost = [cell["lost_share"] for cell in load("choosing")["strategies"]["adam8bit"].values()]
     assert strategies["adam8bit"]["lost"] == pytest.approx(sum(lost) / len(lost), rel=1e-3)
 

@@ -11,6 +11,7 @@ The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch
 So is :func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
 """
 
+from tandem.torch import _versions  # says what is missing, before anything needs it
 from tandem.torch import distributed, nn, optim
 from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "tandem.torch needs PyTorch 2.4 or later, and this Python has none; install it with "
+        "pip install 'torch>=2.4'") from error
 
 
 def at_least(major: int, minor: int) -> bool:
     """Whether this PyTorch is of a version or a later one."""
     return tuple(map(int, torch.__version__.split(".")[:2])) >= (major, minor)
+
+
+if not at_least(2, 4):
+    raise ImportError(f"tandem.torch is for PyTorch 2.4 and later, and this is {torch.__version__}; "
+                      "update it with pip install -U torch")
 
 
 def needed(what: str, version: str) -> RuntimeError:
@@ -21,6 +33,25 @@ def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
     """Tells autograd that tensors were written."""
     try:
         torch.autograd.graph.increment_version(tensors)
-    except TypeError:  # older versions take one at a time
+    except RuntimeError:  # older versions, among them 2.4, take one at a time
         for tensor in tensors:
             torch.autograd.graph.increment_version(tensor)
+
+
+def hook_state_dicts(module: torch.nn.Module, after_save: Callable,
+                     before_load: Callable) -> list:
+    """Calls functions after a module's state dict is made and before one is loaded, and returns
+    the handles that remove them."""
+    if hasattr(module, "register_state_dict_post_hook"):
+        return [module.register_state_dict_post_hook(after_save),
+                module.register_load_state_dict_pre_hook(before_load)]
+    # PyTorch 2.4 has these under private names.
+    return [module._register_state_dict_hook(after_save),
+            module._register_load_state_dict_pre_hook(before_load, with_module=True)]
+
+
+def zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    """Sets all bytes of a tensor to zero, and returns it. PyTorch 2.4 cannot fill a tensor of
+    float8 on CPUs."""
+    (tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor).zero_()
+    return tensor

@@ -309,3 +309,50 @@ def test_the_environment_imports_the_build(tmp_path):
                             env=environment, cwd=tmp_path, capture_output=True, text=True,
                             timeout=60)
     assert result.stdout == f"{BUILD / 'python/tandem/__init__.py'}\n", result.stderr
+
+
+#===----------------------------------------------------------------------===#
+# Trying wheels
+#===----------------------------------------------------------------------===#
+
+
+def try_wheel(*arguments):
+    """Returns the message with which scripts/try-wheel.sh refuses."""
+    result = subprocess.run([ROOT / "scripts/try-wheel.sh", *map(str, arguments)],
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1 and not result.stdout
+    return result.stderr
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    """A folder with a file of a wheel's name."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    (folder / "tandem_mlir-1.2.3-py3-none-any.whl").touch()
+    return folder
+
+
+def test_trying_takes_options_that_there_are():
+    assert try_wheel("--root=x") == ("try-wheel.sh: unknown option --root=x; give a folder, "
+                                     "--python=PATH or --chroot=ROOT\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hiding LLVM takes root")
+def test_trying_says_what_is_missing(tmp_path, wheels):
+    assert try_wheel(tmp_path) == (f"try-wheel.sh: {tmp_path} has no wheels; run "
+                                   "scripts/wheel.sh first\n")
+    assert try_wheel(wheels, f"--chroot={tmp_path}", f"--python={sys.executable}") == (
+        f"try-wheel.sh: {tmp_path} has no /usr/bin/python3; make it with debootstrap, as this "
+        "script's text says\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the root takes root")
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="there is no /usr/bin/python3")
+def test_trying_in_a_root_takes_its_version_of_python(tmp_path, wheels):
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho 9.9\n")
+    other.chmod(0o755)
+    assert re.fullmatch(
+        rf"try-wheel.sh: {other} is Python 9\.9, and that of / 3\.\d+; name another one with "
+        "--python=PATH\n", try_wheel(wheels, "--chroot=/", f"--python={other}"))

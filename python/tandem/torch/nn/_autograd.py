@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tandem._kernel import Granularity, RoleKind
+from tandem.torch._versions import zeroed
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import planes_of, rows_of, storages_of, tensor_of
 
@@ -74,7 +75,7 @@ class LayerFunction(torch.autograd.Function):
         results = step.allocate(ctx.shape, like, (RoleKind.OUTPUT,))
         step.run(ctx.shape, tensors | results)
         if 0 in ctx.shape:
-            results = {name: plane.zero_() for name, plane in results.items()}
+            results = {name: zeroed(plane) for name, plane in results.items()}
         shapes = dict(zip(ctx.names, ctx.shapes, strict=True))
         wanted = {role: tensor_of(step, role, results, shapes[role], ctx.dtype)
                   for role in step.outputs if role in shapes}

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from tandem._kernel import RoleKind
 from tandem.torch import _executor
+from tandem.torch._versions import zeroed
 from tandem.torch.nn._layer import HOLDERS, Pass, compiled
 from tandem.torch.nn._stored import StoredTensor, rows_of
 
@@ -39,7 +40,7 @@ def run_pass(key: str, names: str, tensors: list[torch.Tensor], rows: int, colum
     written = step.allocate((rows, columns), tensors[0], (RoleKind.OUTPUT, RoleKind.SAVED))
     step.run((rows, columns), given | written, hypers)
     if 0 in (rows, columns):
-        written = {name: plane.zero_() for name, plane in written.items()}
+        written = {name: zeroed(plane) for name, plane in written.items()}
     return list(written.values())
 
 
@@ -97,7 +98,7 @@ def _planes(description: tuple, hypers: tuple, roles: list[str], inputs: tuple) 
     key, written, *_ = description
     results = torch.ops.tandem.run_pass(f"{key}: forward", ",".join(roles), list(inputs),
                                         *rows_of(inputs[0]), list(hypers))
-    return dict(zip(roles, inputs, strict=True)) | dict(zip(written, results, strict=True))
+    return dict(zip((*roles, *written), (*inputs, *results), strict=True))
 
 
 def _outputs(description: tuple, planes: dict, shape: torch.Size):

@@ -50,9 +50,11 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
          tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
          gradients: dict[str, str] | None = None):
     """A layer's outputs. ``gradients`` names those that are not called "d<input>"."""
-    inputs = tensors | (vectors or {})
+    # torch.compile of PyTorch 2.4 traces neither dicts' operator | nor a default of next().
+    inputs = {**tensors, **(vectors or {})}
     names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
-    vector_dtype = next((v.dtype for v in (vectors or {}).values()), None)
+    dtypes = [v.dtype for v in (vectors or {}).values()]
+    vector_dtype = dtypes[0] if dtypes else None
     if not torch.compiler.is_compiling():
         return _launch(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
     known = _custom_ops.described(name, recipe, tuple(path), *inputs.values(),

@@ -9,6 +9,7 @@ import torch
 
 from tandem.torch._versions import at_least
 from tandem.torch.optim._memory import Footprints, in_bytes
+from tandem.torch.optim._kinds import KINDS
 from tandem.torch.optim._recommend import (AUTO, Recommendation, Search, checked_betas,
                                            on_first_rank, ranks_of)
 from tandem.torch.optim._roles import ROLES, describe_parameter
@@ -53,7 +54,7 @@ def choose(optimizer: str, params: Iterable, memory: object, betas: object,
     tensors = [tensor for own in found for tensor in own]
     codes = 0 if has_ranks() or any(_maximizes(group, options) for group in groups) else 1
     footprints = Footprints(bool(options.get("gradient_release")),
-                            options.get("min_8bit_size", 4096))
+                            options.get("min_8bit_size", 4096), KINDS[optimizer])
     search = Search(tensors, [second for _, second in pairs], codes, footprints,
                     optimizer)
     recommendation = search.best(limit, ranks_of(tensors), pairs[0])

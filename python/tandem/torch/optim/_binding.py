@@ -18,6 +18,7 @@ from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device
 from tandem.torch._shards import (Shard, is_dtensor, local_of, local_state, misplaced,
                                   shard_of)
+from tandem.torch._versions import zeroed
 from tandem.torch.optim._cuts import (GATHERED, cut_of, is_shared, reason_for_rows,
                                       rows_of_entry)
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
@@ -347,7 +348,7 @@ class KernelBinding(ParamPlanes):
         whole, param = param, self.updated(param)
         like = self.like(param, None)
         planes = {
-            name: self.empty(plane, like).zero_()
+            name: zeroed(self.empty(plane, like))
             for name, plane in self.state_planes.items()
         }
         if self.hidden:

@@ -14,6 +14,7 @@ from tandem._kernel import Rules
 from tandem._storages import floats
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import shard_of, whole_of
+from tandem.torch._versions import zeroed
 from tandem.torch.optim import _checkpoint
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._bindings import Key, KernelBindings
@@ -90,7 +91,7 @@ def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: Ker
         made |= {plane.name: tensor
                  for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
     # The state that gradients have left is of no use under another storage.
-    made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
+    made |= {plane.name: zeroed(target.empty(plane, like)) for plane in target.grad_planes
              if plane.persistent}
     new = {name: state.get(name, 0) if name == target.step else made[name]
            for name in target.state_names}

@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from tandem.torch._layout import is_placeholder, placeholder
+from tandem.torch._versions import hook_state_dicts
 from tandem.torch.optim import _absent
 from tandem.torch.optim._checkpoint import spelled
 from tandem.torch.optim._optimizer import Optimizer
@@ -121,10 +122,9 @@ class DecodedWeights:
         return [
             module.register_forward_pre_hook(self._enter),
             module.register_forward_hook(self._leave, always_call=True),
-            # torch sets an attribute of the function, which a method refuses.
-            module.register_state_dict_post_hook(lambda *given: self._save(*given)),
-            module.register_load_state_dict_pre_hook(self._before_load),
             module.register_load_state_dict_post_hook(self._after_load),
+            # torch sets an attribute of the first function, which a method refuses.
+            *hook_state_dicts(module, lambda *given: self._save(*given), self._before_load),
         ]
 
     #===--------------------------------------------------------------------===#

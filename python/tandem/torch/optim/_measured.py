@@ -26,6 +26,7 @@ class Measured:
         hidden: whether weights are codes, which modules need decoded.
         follows: for each beta2 that was measured whether moments follow their averages
             (docs/Following.md).
+        others: whether the states of other graphs than AdamW's follow, by the graph's name.
         errors: the distance of weights from float64's over the distance moved
             (docs/Accuracy.md), by the parameters' type, the gradients ("dense": those of
             matrices; "rare": rows that get one in 1 % to 50 % of the steps) and beta2.
@@ -41,6 +42,7 @@ class Measured:
     states: float
     hidden: bool
     follows: Mapping[str, bool]
+    others: Mapping[str, bool]
     errors: Mapping[str, Mapping[str, Mapping[str, float]]]
     lost: float | None
     kept: float | None

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from tandem._convert import compiled
+from tandem._param_planes import has_rows
 from tandem.torch._shards import Shard
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._bindings import Key, KernelBindings
+from tandem.torch.optim._kinds import KINDS, Kind
 
 #: The units of texts, in bytes.
 UNITS = {f"{prefix}{unit}": base**power for unit, base in (("iB", 1024), ("B", 1000))
@@ -90,18 +92,21 @@ class Bytes:
 
 
 class Footprints:
-    """The bytes of tensors under AdamW and any strategy, from the storages of its kernels.
+    """The bytes of tensors under an optimizer and any strategy, from the storages of its
+    kernels.
 
     Args:
         releases: whether backward passes release gradients (``gradient_release``).
         min_8bit_size: the bound below which states are float32.
+        kind: the optimizer.
     """
 
-    def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096):
+    def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096,
+                 kind: Kind = KINDS["AdamW"]):
         self.releases, self._group = releases, {"min_8bit_size": min_8bit_size}
         self._bindings = KernelBindings(
             lambda graph, strategy, target, rules: compiled(graph, strategy, (), target, rules),
-            "adamw", "fp32")
+            kind.graph, "fp32", kind.vectors)
 
     def of(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
            shard: Shard | None = None) -> Bytes:
@@ -122,7 +127,20 @@ class Footprints:
                      states=sum(planes.values()) - kept,
                      working=passes + (own.nbytes if binding.hidden else 0))
 
+    def check(self, shape: torch.Size, dtype: torch.dtype, label: str) -> None:
+        """Refuses a parameter whose shape the optimizer does not update."""
+        if has_rows(self._bindings.main.kernel) and len(shape) > 2:
+            raise self._bindings.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
+                                         "remainder")
+
+    def has_f32_states(self, strategy: str) -> bool:
+        """Whether the states of large parameters are float32 under a strategy."""
+        binding = self._bindings[Key(strategy)]
+        return all(plane.type == "f32" for name, plane in binding.state_planes.items()
+                   if not binding.is_weight(name))
+
     def _binding(self, shape: torch.Size, dtype: torch.dtype, strategy: str) -> KernelBinding:
+        is_vector = self._bindings.vectors is not None and len(shape) < 2
         is_wide = dtype not in self._bindings[Key(strategy)].dtypes
         is_small = self._bindings.is_small(shape, self._group)
-        return self._bindings[Key(strategy, is_wide=is_wide, is_small=is_small)]
+        return self._bindings[Key(strategy, is_vector, is_wide, is_small)]

@@ -26,7 +26,8 @@ from tandem.torch.optim._device_step import DeviceStep
 from tandem.torch.optim._empty_step import EmptyStep
 from tandem.torch.optim._gradients import Gradients
 from tandem.torch.optim._groups import OPTIONS, Groups, check_options, draws
-from tandem.torch.optim._recommend import AUTO, check_optimizer
+from tandem.torch.optim._kinds import check_measured
+from tandem.torch.optim._recommend import AUTO
 from tandem.torch.optim._release import Release
 
 
@@ -135,7 +136,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         **hypers,
     ):
         if strategy == AUTO:
-            check_optimizer(type(self).__name__)
+            check_measured(type(self).__name__)
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
                       gradient_release, seed)
         self.threads = threads

@@ -13,7 +13,8 @@ import torch
 
 from tandem.torch._shards import Shard
 from tandem.torch._versions import at_least, needed
-from tandem.torch.optim._measured import Measured, largest_beta2, measured
+from tandem.torch.optim._kinds import KINDS, Kind, kind_of
+from tandem.torch.optim._measured import largest_beta2, measured
 from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
 from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
                                        param_groups)
@@ -22,8 +23,8 @@ from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Descr
 TOLERANCE = 1.1
 #: The strategy's name that stands for a choice.
 AUTO = "auto"
-#: The optimizers that errors were measured of: without weight decay, where they are the same.
-OPTIMIZERS = ("AdamW", "Adam")
+#: The beta2 at which errors under AdamW order strategies for optimizers without betas.
+USUAL_BETA2 = 0.999
 #: The strategies of small tensors: float32 in whole, in the fewest bytes.
 EXACT = {torch.bfloat16: "remainder", torch.float32: "fp32"}
 
@@ -39,9 +40,11 @@ class Choice:
         tensors: how many parameters there are.
         elements: their elements, on all ranks together.
         bytes: on one rank.
-        follows: whether moments follow their averages at these betas (docs/Following.md).
+        follows: whether states follow their averages, at these betas if the optimizer has
+            AdamW's moments (docs/Following.md).
         error: how far weights end from float64's, over the distance moved
-            (docs/Accuracy.md).
+            (docs/Accuracy.md); None where it was not measured, as under other optimizers than
+            AdamW and Adam.
         lost: the share of single updates without any effect on the stored weight, in the
             demo's model; None where it was not measured.
         kept: the share of the intended change that took place there all the same. Near 1
@@ -67,8 +70,9 @@ class Recommendation:
         choices: those of the kinds that the model has.
         memory: the bytes that there are on a rank.
         ranks: the ranks that share the parameters.
-        betas: the decays of both moments.
-        error: the root mean square of the choices' errors over all parameters.
+        betas: the decays of both moments; None under an optimizer without AdamW's moments.
+        error: the root mean square of the choices' errors over all parameters; None where
+            they were not measured.
         notes: what to know besides the table, in sentences.
         gradient_release: whether backward passes take the steps.
         optimizer: the class that the strategies are for.
@@ -77,8 +81,8 @@ class Recommendation:
     choices: tuple[Choice, ...]
     memory: int
     ranks: int
-    betas: tuple[float, float]
-    error: float
+    betas: tuple[float, float] | None
+    error: float | None
     notes: tuple[str, ...] = ()
     gradient_release: bool = False
     optimizer: str = "AdamW"
@@ -100,10 +104,12 @@ class Recommendation:
     @property
     def code(self) -> str:
         """Python that makes the optimizer of a model called `model`."""
+        settled = f"betas={self.betas}" if self.betas else KINDS[self.optimizer].arguments
+        arguments = ["groups", "lr=1e-3", *([settled] if settled else []),
+                     *(["gradient_release=True"] if self.gradient_release else [])]
         lines = ["groups = tandem.torch.param_groups(model, {",
                  *(f'    "{role}": "{name}",' for role, name in self.strategies.items()), "})",
-                 f"optimizer = tandem.torch.{self.optimizer}(groups, lr=1e-3, betas={self.betas}"
-                 + (", gradient_release=True)" if self.gradient_release else ")")]
+                 f"optimizer = tandem.torch.{self.optimizer}({', '.join(arguments)})"]
         if self.ranks > 1:
             lines.insert(0, f"# after fully_shard(model), over {self.ranks} ranks")
         if any(measured()[name].hidden for name in self.strategies.values()):
@@ -120,15 +126,19 @@ class Recommendation:
 
 
 def recommend(model: object, memory: int | float | str, ranks: int = 1,
-              betas: Sequence[float] = (0.9, 0.999), *, codes: bool = True,
+              betas: Sequence[float] | None = None, *, codes: bool = True,
               gradient_release: bool = False, optimizer: str = "AdamW") -> Recommendation:
-    """A strategy for each kind of a model's parameters under AdamW or Adam.
+    """A strategy for each kind of a model's parameters under an optimizer.
 
-    Of the strategies whose moments follow their averages at these betas (docs/Following.md),
-    those are taken with the least error (docs/Accuracy.md) for which weights, gradients and
-    states fit into the memory; of nearly equal ones, those with the fewest strategies and bytes.
-    Gradients and weights become codes only where nothing else fits. Norms, biases and small
-    tensors are float32 in any case. docs/Choosing.md has the reasons.
+    Of the strategies whose states follow their averages, for AdamW's moments at these betas
+    (docs/Following.md), those are taken with the least error (docs/Accuracy.md) for which
+    weights, gradients and states fit into the memory; of nearly equal ones, those with the
+    fewest strategies and bytes. Gradients and weights become codes only where nothing else
+    fits. Norms, biases and small tensors are float32 in any case. docs/Choosing.md has the
+    reasons.
+
+    Errors were measured under AdamW and Adam. For other optimizers they give the order of
+    strategies, and the recommendation has no error of its own.
 
     Args:
         model: a Module, also on the meta device; a mapping from names to shapes (of
@@ -138,38 +148,44 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
             such as "24GiB". Activations and everything else need more.
         ranks: how many ranks ``fully_shard`` spreads the parameters over; 1 for one process
             and for DistributedDataParallel, where each rank has all of them.
-        betas: the optimizer's. Measured are beta1 = 0.9 and beta2 from 0.9 to 0.9999.
+        betas: AdamW's, Adam's or LAMB's; (0.9, 0.999) by default. Measured are beta1 = 0.9 and
+            beta2 from 0.9 to 0.9999.
         codes: whether gradients and weights may be codes, which need other ways of clipping
             (docs/Torch.md); never on several ranks, where they save nothing.
         gradient_release: whether backward passes take the steps and release gradients.
-        optimizer: "AdamW" or "Adam". What others lose was not measured.
+        optimizer: the name of its class: "AdamW", "Adam", "LAMB", "SGD" (with momentum),
+            "Lion", "RMSprop", "Adagrad" or "Adafactor".
 
     Raises:
         TypeError: the model is none, or has parameters of another type.
-        ValueError: the memory is too little, and how much is the least; the optimizer was not
-            measured; or an argument is out of its domain.
+        ValueError: the memory is too little, and how much is the least; the optimizer does not
+            update a parameter of such a shape; or an argument is out of its domain.
     """
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
-    check_optimizer(optimizer)
-    limit, betas = in_bytes(memory), checked_betas(betas)
-    tensors = describe(model)
+    kind = kind_of(optimizer)
+    limit, betas = in_bytes(memory), _betas_of(optimizer, kind, betas)
+    tensors, footprints = describe(model), Footprints(gradient_release, kind=kind)
+    for tensor in tensors:
+        if tensor.trains:
+            footprints.check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
     tensors = ([_spread(tensor, ranks) for tensor in tensors] if ranks > 1
                else list(map(on_first_rank, tensors)))
     ranks = max(ranks, ranks_of(tensors))
-    search = Search(tensors, [betas[1]], 2 if codes and ranks == 1 else 0,
-                    Footprints(gradient_release), optimizer)
+    search = Search(tensors, [betas[1] if betas else USUAL_BETA2],
+                    2 if codes and ranks == 1 else 0, footprints, optimizer)
     return search.best(limit, ranks, betas)
 
 
-def check_optimizer(name: str) -> None:
-    """Refuses an optimizer that was not measured."""
-    if name not in OPTIMIZERS:
-        raise ValueError(
-            f"no strategy is recommended for {name!r}: how far weights end from float64's was "
-            f"measured only under {' and '.join(OPTIMIZERS)}; name a strategy, such as "
-            "'remainder', or 'fp32' for float32 parameters, which store all in float32. "
-            "docs/Following.md says which others follow the states of other optimizers")
+def _betas_of(name: str, kind: Kind, betas: object) -> tuple[float, float] | None:
+    """The decays of AdamW's moments, if the optimizer has these."""
+    if kind.has_betas:
+        return checked_betas((0.9, 0.999) if betas is None else betas)
+    if betas is not None:
+        measured_with = f"with {kind.arguments}" if kind.arguments else "without any"
+        raise ValueError("betas are those of AdamW's moments, which Adam and LAMB have too; "
+                         f"{name} was measured {measured_with}: leave betas out")
+    return None
 
 
 def checked_betas(betas: object) -> tuple[float, float]:
@@ -273,7 +289,7 @@ class Search:
     def __init__(self, tensors: Sequence[Described], beta2s: Sequence[float], codes: int,
                  footprints: Footprints, optimizer: str):
         self.beta2s, self.codes, self.footprints = beta2s, codes, footprints
-        self.optimizer = optimizer
+        self.optimizer, self.kind = optimizer, KINDS[optimizer]
         self.frozen = [tensor for tensor in tensors if not tensor.trains]
         self.roles = {role: [t for t in tensors if t.trains and t.role == role and t.elements]
                       for role in ROLES}
@@ -287,7 +303,8 @@ class Search:
         self._errors: dict[tuple[str, str], float | None] = {}
         self._nominals: dict[tuple[str, str], float] = {}
 
-    def best(self, memory: int, ranks: int, betas: tuple[float, float]) -> Recommendation:
+    def best(self, memory: int, ranks: int,
+             betas: tuple[float, float] | None) -> Recommendation:
         """The recommendation for so many bytes on a rank.
 
         Raises:
@@ -297,8 +314,9 @@ class Search:
             for names in self._in_order(codes, memory):
                 if self.exact(names).total <= memory:
                     choices = [self._choice(role, name) for role, name in names.items()]
+                    error = self._error(names) if self.kind.has_errors else None
                     return Recommendation((*choices, *self._frozen_choice()), memory, ranks,
-                                          betas, self._error(names),
+                                          betas, error,
                                           tuple(self._notes(names, ranks, betas)),
                                           self.footprints.releases, self.optimizer)
         raise ValueError(self._too_little(memory, ranks))
@@ -324,8 +342,17 @@ class Search:
         """Whether a strategy follows, was measured for the types, and has no more codes."""
         types, of = {tensor.dtype for tensor in self.roles[role]}, measured()[name]
         return (all(of.codes_for(dtype) <= codes for dtype in types)
-                and all(of.follows_at(beta2) for beta2 in self.beta2s)
-                and self._error_of(role, name) is not None)
+                and self._follows(name) and self._error_of(role, name) is not None)
+
+    def _follows(self, name: str) -> bool:
+        """Whether the optimizer's states follow under a strategy."""
+        of = measured()[name]
+        if self.kind.has_betas:
+            return all(of.follows_at(beta2) for beta2 in self.beta2s)
+        if self.kind.graph in of.others:
+            return of.others[self.kind.graph]
+        # Adafactor's means of rows and columns, which follow where they are float32.
+        return self.footprints.has_f32_states(name)
 
     def _error_of(self, role: str, name: str) -> float | None:
         """The root mean square error of a role's elements; None if it was not measured."""
@@ -354,14 +381,18 @@ class Search:
 
     def _nominal(self, names: Mapping[str, str]) -> float:
         """The bytes of these roles on a rank, or somewhat fewer: without what ends of groups
-        and rows add. It needs no kernels."""
-        for role, name in names.items():
-            if (role, name) not in self._nominals:
-                self._nominals[role, name] = sum(
-                    measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
-                    * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
-                    for tensor in self.roles[role])
+        and rows add. Under AdamW it needs no kernels."""
+        for one in names.items():
+            if one not in self._nominals:
+                self._nominals[one] = (self._nominal_of(*one) if self.kind.has_errors
+                                       else self._bytes_of(*one).total)
         return sum(self._nominals[one] for one in names.items())
+
+    def _nominal_of(self, role: str, name: str) -> float:
+        """The bytes of a role with AdamW's states."""
+        return sum(measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
+                   * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
+                   for tensor in self.roles[role])
 
     def _combinations(self, codes: int) -> Iterator[dict[str, str]]:
         options = {role: self._options(role, codes) for role in self.roles}
@@ -413,8 +444,8 @@ class Search:
             total = self.exact(names).total
             best = best if best and best[0] <= total else (total, names)
         if best is None:
-            raise ValueError(f"no measured strategy follows at beta2 = {max(self.beta2s):g} "
-                             "with these parameters")
+            where = f"beta2 = {max(self.beta2s):g}" if self.kind.has_betas else self.optimizer
+            raise ValueError(f"no measured strategy follows at {where} with these parameters")
         return best
 
     def _too_little(self, memory: int, ranks: int) -> str:
@@ -438,11 +469,10 @@ class Search:
     #===--------------------------------------------------------------------===#
 
     def _choice(self, role: str, name: str) -> Choice:
+        losses = ((self._error_of(role, name), self._mean(role, name, "lost"),
+                   self._mean(role, name, "kept")) if self.kind.has_errors else ())
         return Choice(role, name, len(self.roles[role]), self._counts[role],
-                      self._bytes_of(role, name),
-                      all(measured()[name].follows_at(beta2) for beta2 in self.beta2s),
-                      self._error_of(role, name),
-                      *(self._mean(role, name, what) for what in ("lost", "kept")))
+                      self._bytes_of(role, name), self._follows(name), *losses)
 
     def _mean(self, role: str, name: str, what: str) -> float | None:
         """A role's share of what training lost, a property of weights: those in float32 are as
@@ -460,7 +490,7 @@ class Search:
                        self._frozen_bytes())]
 
     def _notes(self, names: Mapping[str, str], ranks: int,
-               betas: tuple[float, float]) -> Iterator[str]:
+               betas: tuple[float, float] | None) -> Iterator[str]:
         tensors = [tensor for found in self.roles.values() for tensor in found]
         codes = max(measured()[name].codes_for(tensor.dtype)
                     for role, name in names.items() for tensor in self.roles[role])
@@ -479,8 +509,13 @@ class Search:
                    "model.named_parameters().")
         if ranks > 1:
             yield f"Bytes are those of the first of {ranks} ranks, which has the most."
-        if betas[0] != 0.9:
+        if betas and betas[0] != 0.9:
             yield f"Measured is beta1 = 0.9, not {betas[0]:g}."
+        if self.kind.arguments:
+            yield f"Whether states follow was measured with {self.kind.arguments}."
+        if not self.kind.has_errors:
+            yield (f"What weights lose was not measured under {self.optimizer}; strategies are "
+                   "in the order of their errors under AdamW.")
 
 
 def _own_bytes(name: str | None) -> float:
@@ -503,9 +538,10 @@ def _table(choices: Sequence[Choice], total: Bytes) -> list[str]:
 
 def _row(choice: Choice) -> list[str]:
     follows = "" if choice.follows is None else "yes" if choice.follows else "no"
-    error = "" if choice.error is None else f"{choice.error:.2g}"
-    shares = ["" if share is None else f"{100 * share:.1f} %" for share in (choice.lost,
-                                                                           choice.kept)]
+    absent = "not measured" if choice.strategy else ""
+    error = absent if choice.error is None else f"{choice.error:.2g}"
+    shares = [absent if share is None else f"{100 * share:.1f} %" for share in (choice.lost,
+                                                                               choice.kept)]
     return [choice.role, choice.strategy or "", f"{choice.elements:.4g}", *_texts(choice.bytes),
             follows, error, *shares]
 

@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch
+from support.torch_needs import needs_fully_shard
 from tandem.torch import nn
 from torch.nn import functional
 
@@ -449,7 +450,7 @@ def compiled():
 
 def saving():
     layer = torch.nn.LayerNorm(8)
-    layer.register_state_dict_post_hook(lambda *_: None)
+    layer.register_state_dict_pre_hook(lambda *_: None)
     return layer
 
 
@@ -463,6 +464,7 @@ def test_layers_that_are_not_plain_are_left(make, why):
     assert_left(make(), why)
 
 
+@needs_fully_shard
 def test_sharded_modules_are_left():
     """FSDP puts parameters in the modules that it has seen, and in no others."""
     dist = torch.distributed

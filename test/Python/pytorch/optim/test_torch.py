@@ -20,6 +20,7 @@ import tandem
 import tandem.torch as tt
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
+from support.torch_needs import needs_grad_dtype, needs_names
 from torch.optim import lr_scheduler
 
 SHAPES = [(17,), (3, 5)]
@@ -281,6 +282,7 @@ def test_all_empty():
     assert optimizer.state[params_of(optimizer)[0]]["step"] == 2
 
 
+@needs_grad_dtype
 def test_wider_gradients_are_rounded_to_nearest():
     (p,), (q,) = parameters([(40,)]), parameters([(40,)])
     p.grad_dtype = torch.float32
@@ -369,6 +371,7 @@ def test_bad_parameters(params, strategy, error, message):
     refused(error, message, lambda: tt.AdamW(params(), strategy=strategy))
 
 
+@needs_names
 def test_messages_name_parameters():
     model = torch.nn.Linear(2, 2, dtype=torch.float64)
     refused(TypeError, r"parameter 0 \('weight'\) is torch.float64", tt.AdamW,

@@ -23,6 +23,7 @@ import tandem.torch as tt
 from support.thread_ranks import one_rank
 from support.torch_bits import (WIDE, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
+from support.torch_needs import needs_adafactor
 from tandem.torch.optim._groups import OPTIONS
 
 SHAPES = [(40, 3), (11,), (5, 130), (), (1, 7), (7, 1), (0, 3)]
@@ -48,6 +49,7 @@ def make(strategy="fp32", shapes=SHAPES, params=None, **options):
 #===----------------------------------------------------------------------===#
 
 
+@needs_adafactor
 @pytest.mark.parametrize("options", [
     {}, dict(lr=0.3, weight_decay=0.1), dict(lr=0.05, d=2.0, beta2_decay=-0.5),
     dict(lr=0.02, eps=(1e-6, 0.5)), dict(lr=1e-3, eps=(0.1, 1e-3)),
@@ -70,6 +72,7 @@ def test_fp32_is_close_to_torch(options):
             torch.testing.assert_close(got, value.reshape(got.shape), rtol=2e-5, atol=0)
 
 
+@needs_adafactor
 def test_param_groups_are_those_of_torch():
     ours = make(shapes=[(3, 2)]).param_groups[0]
     theirs = torch.optim.Adafactor(parameters([(3, 2)])).param_groups[0]

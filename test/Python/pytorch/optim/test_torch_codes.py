@@ -30,6 +30,7 @@ from model.storage import Draw, Expansion, Plain, nearest
 from support.kernels import write_strategies
 from support.torch_bits import (LIBRARY, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
+from support.torch_needs import needs_hooks_around, needs_names
 from tandem.torch._layout import is_placeholder, placeholder
 from torch.utils.checkpoint import checkpoint
 
@@ -494,6 +495,7 @@ def test_checkpoints(reentrant):
         assert np.array_equal(bits(optimizers[1]._decode_weight(q)), bits(p))
 
 
+@needs_hooks_around
 def test_a_checkpoint_keeps_no_activation():
     """Its hooks see what ours leave, also of modules whose weights are decoded."""
     model = model_of()
@@ -615,6 +617,7 @@ def test_several_threads_run_a_model():
     assert optimizer.live_bytes()["working"] == 0
 
 
+@needs_names
 def test_a_step_between_the_passes_is_noticed():
     model = model_of()
     optimizer = make("fp8-collage-plus", [], model.named_parameters())

@@ -135,7 +135,7 @@ def test_options(options, error, message):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("name", [n for n in OURS if n != "SGD"])
+@pytest.mark.parametrize("name", [n for n in DATABASE if n != "SGD"])
 def test_checkpoints_of_torch(name):
     """A run of torch.optim's goes on here."""
     params = parameters([(3, 4), (5,)], torch.float32)

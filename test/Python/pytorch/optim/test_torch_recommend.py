@@ -15,7 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tandem.torch as tt  # noqa: E402
-from tandem.torch.optim import _auto  # noqa: E402
+from support.torch_needs import needs_dtensors, needs_names  # noqa: E402
+from tandem.torch.optim._kinds import KINDS  # noqa: E402
 from tandem.torch.optim._measured import measured  # noqa: E402
 from tandem.torch.optim._memory import Footprints, in_bytes, text_of  # noqa: E402
 from tandem.torch.optim._recommend import TOLERANCE, Search  # noqa: E402
@@ -283,6 +284,7 @@ def test_embeddings_and_heads_have_no_fewer_bytes_than_matrices():
         assert min(order[names["embeddings"]], order[names["head"]]) >= order[names["matrices"]]
 
 
+@needs_dtensors
 def test_more_ranks_need_less_of_each():
     model = make()
     one, four = (tt.recommend(model, "1GiB", ranks=ranks) for ranks in (1, 4))
@@ -344,7 +346,7 @@ def test_groups_of_shapes():
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.skipif(not _auto.TAKES_NAMES, reason="optimizers take no names")
+@needs_names
 @pytest.mark.parametrize("budget", (8, 100))
 def test_auto_is_what_is_recommended(budget):
     model, other = make(), make()
@@ -417,16 +419,15 @@ def test_auto_refuses_params(params, kind, message):
 
 @pytest.mark.parametrize("kind", (tt.LAMB, tt.SGD, tt.Lion, tt.RMSprop, tt.Adagrad, tt.Adafactor))
 def test_auto_is_of_what_was_measured(kind):
-    with pytest.raises(ValueError, match=f"recommended for '{kind.__name__}': .* only under AdamW and "
-                                         "Adam; name a strategy, such as 'remainder'"):
+    with pytest.raises(ValueError, match=f"does not choose for {kind.__name__}: .* only under AdamW "
+                                         "and Adam; name a strategy, such as 'remainder'.*"
+                                         rf"recommend\(.*optimizer='{kind.__name__}'\) says"):
         kind(make().parameters(), strategy="auto", memory="1GiB")
-    with pytest.raises(ValueError, match=f"recommended for '{kind.__name__}'"):
-        tt.recommend(make(), "1GiB", optimizer=kind.__name__)
 
 
 def test_auto_is_no_strategy():
     """Optimizers of any graph, groups and conversions name one."""
-    with pytest.raises(ValueError, match="recommended for 'Optimizer'"):
+    with pytest.raises(ValueError, match="does not choose for Optimizer: .*docs/Following.md"):
         tt.Optimizer(make().parameters(), "lion", "auto")
     groups = [{"params": make().parameters(), "strategy": "auto"}]
     with pytest.raises(ValueError, match="strategy of param group 0 is 'auto', which AdamW and Adam"):
@@ -464,3 +465,85 @@ def test_adam_is_adamw_without_weight_decay(strategy):
     assert torch.equal(*pair)
     one, other = (optimizer.state[p] for optimizer, p in zip(optimizers, pair))
     assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in one)
+
+#===----------------------------------------------------------------------===#
+# Optimizers without measured errors
+#===----------------------------------------------------------------------===#
+
+OTHERS = ("LAMB", "SGD", "Lion", "RMSprop", "Adagrad", "Adafactor")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("budget", (100, 6.8))
+def test_bytes_under_other_optimizers(name, budget):
+    """They are those in memory, of an optimizer that the printed code makes; nothing else was
+    measured."""
+    model = make()
+    found = tt.recommend(model, budget * elements(model), codes=False, optimizer=name)
+    names = {"model": model, "tandem": __import__("tandem")}
+    exec(found.code, names)
+    optimizer = names["optimizer"]
+    assert type(optimizer).__name__ == name
+    train(model, optimizer, 1)
+    backward(model)
+    live = optimizer.live_bytes()
+    assert [found.bytes.weights, found.bytes.gradients, found.bytes.states] == [
+        live["weights"], live["gradients"], live["states"]]
+    assert found.bytes.total <= budget * elements(model)
+    assert found.error is None and all(
+        choice.error is choice.lost is choice.kept is None and choice.follows
+        for choice in found.choices)
+    assert f"was not measured under {name}; strategies are in the order of" in str(found)
+    assert str(found).count("not measured") == 3 * len(found.choices) + 1
+
+
+@pytest.mark.parametrize(("name", "follows"), (
+    ("Lion", lambda of: of.others["lion"]), ("SGD", lambda of: of.others["sgd_momentum"]),
+    ("LAMB", lambda of: of.follows["0.999"]),
+    # Those that compute in bf16 keep its moments in bf16 as well.
+    ("Adafactor", lambda of: of.name not in ("bf16", "bf16-kahan", "collage-light",
+                                             "collage-plus"))))
+def test_what_follows_under_other_optimizers(name, follows):
+    """No strategy is chosen whose states do not, though one that does may not fit."""
+    model, kind = torch.nn.Linear(256, 256, bias=False).bfloat16(), KINDS[name]
+    search = Search(describe(model), [0.999], 2, Footprints(kind=kind), name)
+    able = {of for of in measured() if search._is_able("matrices", of, 2)}
+    wanted = {of.name for of in measured().values()
+              if follows(of) and search._error_of("matrices", of.name) is not None}
+    assert able == wanted and able != set(measured())
+
+
+def test_settings_of_other_optimizers():
+    """The betas of AdamW's moments are LAMB's as well; others have their own."""
+    shapes = {"w": (1024, 1024)}
+    memory = 11 * 2**20
+    found = [tt.recommend(shapes, memory, betas=(0.9, beta2), optimizer="LAMB").strategies
+             for beta2 in (0.95, 0.999)]
+    assert found == [{"matrices": "collage-light-f32"}, {"matrices": "flash-f16"}]
+    lion = tt.recommend(shapes, memory, optimizer="Lion")
+    assert lion.betas is None and "Whether states follow was measured with betas=(0.9, 0.99)." in str(lion)
+    assert "tandem.torch.Lion(groups, lr=1e-3, betas=(0.9, 0.99))" in lion.code
+    released = tt.recommend(shapes, memory, optimizer="Adagrad", gradient_release=True)
+    assert "tandem.torch.Adagrad(groups, lr=1e-3, gradient_release=True)" in released.code
+    assert "Whether states follow" not in str(released)
+
+
+@pytest.mark.parametrize(("options", "message"), (
+    ({"optimizer": "Lion", "betas": (0.9, 0.99)},
+     "Lion was measured with betas=(0.9, 0.99): leave betas out"),
+    ({"optimizer": "Adagrad", "betas": (0.9, 0.99)}, "Adagrad was measured without any: leave"),
+    ({"optimizer": "Muon"}, "the library has no optimizer 'Muon'; optimizers are AdamW, Adam, LAMB"),
+    ({"optimizer": None}, "the library has no optimizer None"),
+    ({"optimizer": "Lion", "memory": 1000}, "too little memory for Lion over"),
+    ({"optimizer": "Adafactor", "model": {"conv.weight": (8, 4, 3, 3)}},
+     "parameter 'conv.weight' has the shape (8, 4, 3, 3), but adafactor updates matrices and "
+     "vectors; keep it as a matrix")))
+def test_other_optimizers_refuse(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tt.recommend(**{"model": {"w": (64, 64)}, "memory": "1GiB", **options})
+
+
+@needs_dtensors
+def test_ranks_under_other_optimizers():
+    one, four = (tt.recommend(make(), "1GiB", ranks=ranks, optimizer="Lion") for ranks in (1, 4))
+    assert one.bytes.total / 4 < four.bytes.total < one.bytes.total / 3

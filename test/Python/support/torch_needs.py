@@ -1,0 +1,31 @@
+#===- torch_needs.py - What older PyTorch lacks ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the marks of tests that need what the oldest supported
+# PyTorch lacks.
+#
+#===----------------------------------------------------------------------===#
+
+import pytest
+import torch
+
+from tandem.torch._versions import at_least
+from tandem.torch.optim import _auto
+
+needs_adafactor = pytest.mark.skipif(not hasattr(torch.optim, "Adafactor"),
+                                     reason="torch.optim.Adafactor is in PyTorch 2.5")
+needs_names = pytest.mark.skipif(not _auto.TAKES_NAMES,
+                                 reason="optimizers take names from PyTorch 2.6 on")
+needs_grad_dtype = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "grad_dtype"),
+    reason="this PyTorch takes no gradients of other types than the parameter's")
+needs_fully_shard = pytest.mark.skipif(
+    not at_least(2, 6), reason="torch.distributed.fsdp.fully_shard is in PyTorch 2.6")
+needs_dtensors = pytest.mark.skipif(not at_least(2, 5),
+                                    reason="DTensors of fully_shard are in PyTorch 2.5")
+#: Modules whose weights are decoded pass on what a checkpoint around them saves.
+needs_hooks_around = pytest.mark.skipif(
+    not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"),
+    reason="this PyTorch does not say which hooks are in force")
