@@ -36,8 +36,8 @@ SoftFloat reference::decodeScale(Type type, uint64_t bits) {
 /// The bits of a scale that the type has.
 static uint64_t encodeScale(Type type, const SoftFloat &scale) {
   if (std::optional<Format> format = getFormat(type))
-    return scale.convert(*format).toBits();
-  return floorLog2(scale) + 127;
+    return scale.convert(*format).toCanonicalBits();
+  return scale.isNaN() ? 0xFF : floorLog2(scale) + 127;
 }
 
 namespace {

@@ -115,4 +115,4 @@ def test_generation_covers():
     codes = {type(r.storage.code).__name__ for g in graphs for r in g.roles
              if hasattr(r.storage, "code")}
     assert codes == {"FloatCode", "PairCode", "ExpandedCode", "DynamicCode",
-                     "MinifloatCode", "SoftsignCode", "RootCode"}
+                     "MinifloatCode", "MuLawCode", "SoftsignCode", "RootCode"}

@@ -13,8 +13,8 @@ import math
 import random
 from dataclasses import dataclass, field, replace
 
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
-                         RootCode, SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
+                         PairCode, RootCode, SoftsignCode)
 from model.scaled import WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
@@ -182,11 +182,13 @@ def _scaled_storage(rng, kind):
     recipe = rng.choice(("current", "pow2", "mx_floor", "given"))
     wide = ["f8E8M0FNU"] if recipe != "current" else []
     code, group = _any_rounding(rng, rng.choice(codes)), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE]))
+    scale = rng.choice(["f32", "bf16", "f16", *wide])
+    if group != WHOLE and recipe in ("current", "pow2") and scale != "f16":
+        code = rng.choice((code, code, _any_rounding(rng, MuLawCode(rng.random() < 0.5))))
     history = margin = 0
     if group == WHOLE and recipe != "given" and not code.range and rng.random() < 0.5:
         history, margin = rng.choice((1, 2, 3, 16)), rng.choice((0, 0, 1, 4))
-    return Scaled(code, group, rng.choice(["f32", "bf16", "f16", *wide]), recipe, history,
-                  margin)
+    return Scaled(code, group, scale, recipe, history, margin)
 
 
 def _f32_storage(rng, kind):
