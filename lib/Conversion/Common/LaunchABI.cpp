@@ -245,11 +245,12 @@ Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
   return advance(tile.parts[op.getIndex()], entry, totalBytes);
 }
 
-Value LaunchBuilder::getBlock(const Chunk &chunk, Value row, Value column) {
+Value LaunchBuilder::getBlockNumber(const Chunk &chunk, Value row,
+                                    Value column) {
   SequenceBuilder b(builder, loc);
-  unsigned shift = llvm::Log2_64(kernel.getBlock());
+  unsigned shift = llvm::Log2_64(kernel.getBlockSize());
   Value across =
-      b.shr(b.addi(chunk.columns, i64(kernel.getBlock() - 1)), shift);
+      b.shr(b.addi(chunk.columns, i64(kernel.getBlockSize() - 1)), shift);
   return b.addi(b.muli(b.shr(row, shift), across), b.shr(column, shift));
 }
 

@@ -216,7 +216,7 @@ KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
   desc.num_scalars = kernel.getUniforms().size();
   desc.workspace_doubles_per_chunk = kernel.getNumMetrics();
   desc.matrix = kernel.getMatrix();
-  desc.block = kernel.getBlock();
+  desc.block = kernel.getBlockSize();
   desc.flat_graph = isFlat(kernel);
   info.struct_size = sizeof(info);
   info.name = info.graph = desc.name;

@@ -284,7 +284,7 @@ static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
     return op->emitOpError("sums are over rows, columns, a tensor or the "
                            "model; a block has its max and min");
   auto kernel = op->getParentOfType<ProgramOpInterface>();
-  if (scope == Granularity::block && kernel && !kernel.getBlock())
+  if (scope == Granularity::block && kernel && !kernel.getBlockSize())
     return op->emitOpError("is over a block of a kernel that has none; store "
                            "a tensor in blocks, such as group = 64x64");
   Type element = getElementTypeOrSelf(value);

@@ -31,7 +31,7 @@ unsigned tandem::detail::getNumMetrics(Block &body) {
   return count;
 }
 
-uint64_t tandem::detail::getBlock(Block &body) {
+uint64_t tandem::detail::getBlockSize(Block &body) {
   for (Type type : body.getArgumentTypes())
     if (auto stored = dyn_cast<StoredType>(type))
       for (const Plane &plane : stored.getStorage().getPlanes())
@@ -60,7 +60,7 @@ int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
 
 /// Blocks: (C7) of a kernel.
 static LogicalResult verifyBlocks(ProgramOpInterface op) {
-  int64_t size = op.getBlock();
+  int64_t size = op.getBlockSize();
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
     for (const Plane &plane : op.getTensorType(i).getStorage().getPlanes())
       if (plane.group.isBlock() && plane.group.rows != size)

@@ -64,8 +64,8 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
     }
     /// The rows, and the columns, of the blocks that storages have entries for; 0
     /// without blocks.
-    uint64_t getBlock() {
-      return ::tandem::detail::getBlock($_op.getBodyBlock());
+    uint64_t getBlockSize() {
+      return ::tandem::detail::getBlockSize($_op.getBodyBlock());
     }
     /// Consecutive elements, rows, columns or blocks, whichever the body runs over,
     /// that share an entry of a tensor's plane: a power of two, Group::all, or 0 if

@@ -135,7 +135,7 @@ struct UniformFactor {
 namespace tandem::detail {
 /// The implementations of ProgramOpInterface's methods.
 unsigned getNumMetrics(Block &body);
-uint64_t getBlock(Block &body);
+uint64_t getBlockSize(Block &body);
 int64_t getElementsPerEntry(RoleAttr role, const Plane &plane, Granularity per);
 } // namespace tandem::detail
 
