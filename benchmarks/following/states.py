@@ -73,7 +73,7 @@ class Pair:
         return other
 
     def run(self, steps: int, factor: float | None = 1.0) -> "Pair":
-        """So many steps of gradients times a factor; no gradients at all for None."""
+        """Takes steps of gradients times a factor, or of no gradients for None."""
         for _ in range(steps):
             gradient = self.stream.gradient(0.0 if factor is None else factor)
             if factor is None:

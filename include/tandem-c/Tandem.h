@@ -293,7 +293,7 @@ typedef struct TandemStoredInput {
   const char *storage;
 } TandemStoredInput;
 
-/// Which layer to read. Null strings and zeros mean the defaults.
+/// The layer to read. Null strings and zeros mean the defaults.
 typedef struct TandemLayerOptions {
   /// A built-in layer's name, the path of an .mlir file, or MLIR text.
   const char *layer;
@@ -353,7 +353,7 @@ tandemLayerGetOutput(TandemLayer *layer, TandemLayerPass pass, intptr_t index);
 /// outputs that name a consumer or a flow.
 TANDEM_CAPI_EXPORTED bool tandemLayerStoresByFlow(TandemLayer *layer);
 
-/// Which pass to compile. A zeroed struct is the forward pass.
+/// The pass to compile. A zeroed struct is the forward pass.
 typedef struct TandemLayerPassOptions {
   TandemLayerPass pass;
   /// The inputs of this pass that come from other layers in a storage, such as

@@ -21,7 +21,7 @@ struct TandemLayer {
   std::unique_ptr<Layer> layer;
 };
 
-/// None for a number that is no enumerator, which C allows.
+/// None for a number that is not an enumerator, which C allows.
 static std::optional<LayerPass> getPass(TandemLayerPass pass) {
   switch (pass) {
   case TandemLayerForward:

@@ -1,4 +1,4 @@
-"""Where Tandem's compiler is, and what to do where it is not.
+"""Finds Tandem's compiler, or says what to do if it is missing.
 
 The extension asks; nothing here runs before the compiler is needed.
 """

@@ -72,14 +72,14 @@ class Plane:
 
     def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
         """The numbers of groups of rows and of columns that share an entry, in a matrix or
-        a tensor of so many elements, which may be symbolic."""
+        a flat tensor of ``columns`` elements. The sizes may be symbolic."""
         sharing = self._sharing
         return tuple(
             1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
             for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
 
     def entries(self, columns: int, rows: int = 1) -> int:
-        """The length of the array for a matrix, or a tensor of so many elements.
+        """The length of the array for a matrix, or for a flat tensor of ``columns`` elements.
 
         Groups begin anew in each row.
         """
@@ -461,7 +461,7 @@ class Sharding(NamedTuple):
     row_length: int
     #: The number of the shard.
     shard: int
-    #: Where each shard starts and the last one ends, in elements of the unsharded tensor.
+    #: The start of each shard and the end of the last one, in elements of the unsharded tensor.
     starts: Sequence[int]
     #: The number of the group of ranks that have the shards.
     group: int = 0
@@ -726,7 +726,7 @@ def load(
             or one instruction set; the same bits result from each.
 
     Raises:
-        ValueError: a file that is no package, damaged or of another version, or has
+        ValueError: a file that is not a package, damaged or of another version, or has
             no such kernel, or no code for this machine.
     """
     native = _tandem.Kernel(to_text("path", path), to_text("name", name), target, isa)
@@ -785,7 +785,7 @@ def directories(path: Sequence[str | os.PathLike]) -> list[str]:
     found = [to_text("path", directory) for directory in path]
     for directory in found:
         if not os.path.isdir(directory):
-            raise ValueError(f"path has {directory!r}, which is no directory; name those "
+            raise ValueError(f"path has {directory!r}, which is not a directory; name those "
                              "that have strategies")
     return found
 

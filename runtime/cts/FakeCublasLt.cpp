@@ -180,7 +180,7 @@ static const char *checkKinds(const Desc &desc, const Layout &a,
   if (a.rows != b.rows || d.rows != a.columns || d.columns != b.columns)
     return "sizes do not go together";
   if (isNarrow && (a.rows % 16 || d.rows % 16))
-    return "sizes are no multiples of 16";
+    return "sizes are not multiples of 16";
   if (desc.get(fastAccumulation) && !isNarrow)
     return "fast sums are of 8-bit floats";
   return nullptr;

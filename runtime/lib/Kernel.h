@@ -34,8 +34,8 @@ public:
 
   int64_t size() const { return count; }
   bool areAll() const { return !count || count == TDM_WHOLE_AXIS; }
-  /// The number of entries for so many rows or columns, without a division,
-  /// since updates must be fast.
+  /// Returns the number of entries for a number of rows or columns, without a
+  /// division, since updates must be fast.
   int64_t entriesFor(int64_t places) const {
     return count ? (places >> shift) + ((places & (count - 1)) != 0) : 1;
   }

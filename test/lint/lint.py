@@ -64,12 +64,19 @@ PHRASES = (
     (phrase(r"\b\w+ alone(?=[.,;:)])"), "write 'only' before what it restricts"),
     (phrase(r"\bas (?:it|they) stands?\b"), "write 'unchanged' or leave it out"),
     (phrase(r"\b(?:some|no)body(?:'s)?\b"), "say who: the caller, the user, another thread"),
+    (phrase(r"\bso (?:many|much)\b"), "name the number, or write 'that many'"),
+    (phrase(r"\b(?:that|which|what) (?:is|are) no (?!more|less|longer|larger|smaller|later)\w+"),
+     "write 'is not a' or 'are not'"),
+    (phrase(r"\bcomputed of\b"), "write 'computed from'"),
+    (phrase(r"\bhalf way\b"), "write 'halfway'"),
+    (phrase(r"\bby turns\b"), "write 'alternately'"),
 )
 COMMENT = re.compile(r"\s*(?:///?<?|/\*+|#:?|r?\"\"\"|let summary = \")\s*(.*)")
 #: The beginnings of texts without a subject, and of those in which a question stands for
 #: one. A sentence that says what something is begins otherwise.
-HEADLESS = re.compile(r"(?:of|that of|those of|the same of|what|who|how|by which|as many)\b",
-                      re.IGNORECASE)
+HEADLESS = re.compile(
+    r"(?:of|that of|those of|the same of|what|who|whose|how|why|which|by which|as many)\b",
+    re.IGNORECASE)
 
 
 def find_files(root, suffixes):

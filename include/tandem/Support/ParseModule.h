@@ -30,9 +30,9 @@ struct MalformedText {
 /// without types: brackets nested so deeply that its calls fill the stack,
 /// lists that are none for linalg.reduce, linalg.broadcast and
 /// linalg.transpose, such as `[1 0]` (the parser follows a null pointer after
-/// its error), iterators of linalg.generic that are no strings, and operands of
-/// linalg.reduce, linalg.map and vector.shuffle that are no tensors or vectors
-/// (it takes each for what it expects).
+/// its error), iterators of linalg.generic that are not strings, and operands
+/// of linalg.reduce, linalg.map and vector.shuffle that are not tensors or
+/// vectors (it takes each for what it expects).
 std::optional<MalformedText> findMalformedText(StringRef text);
 
 /// Parses a module as mlir::parseSourceString does, except that malformed text

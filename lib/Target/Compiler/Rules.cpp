@@ -32,7 +32,7 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
   if (!policy || !format)
     return ErrorBuilder(TandemErrorStrategy)
            << "'" + text +
-                  "' is no compute policy; policies are 'f32 f32' and "
+                  "' is not a compute policy; policies are 'f32 f32' and "
                   "'component' with bf16, f16 or f32";
   Location unknown = UnknownLoc::get(session.getContext());
   auto compute = ComputeAttr::getChecked([&] { return emitError(unknown); },

@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The first error in a text that is no attribute.
+/// The first error in a text that is not an attribute.
 static std::string findError(Attribute attribute, const std::string &message) {
   if (!message.empty())
     return message;
@@ -61,7 +61,7 @@ llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
     return type;
   return ErrorBuilder(TandemErrorStorage)
          << "'" << Named{TDM_MESSAGE_FORMAT, text}
-         << "' is no float format; formats are f32, bf16, f16, f8E4M3FN and "
+         << "' is not a float format; formats are f32, bf16, f16, f8E4M3FN and "
             "f8E5M2";
 }
 

@@ -214,8 +214,8 @@ class Optimizer:
         """The rule of a leaf, of which each device may have a shard."""
         label = f"params{path}"
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-            raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
-                            "it, or leave it out of params")
+            raise TypeError(f"{label} is {leaf!r}, which is not an array; pass jax.numpy.asarray "
+                            "of it, or leave it out of params")
         whole = whole_shape(leaf.shape, axes)
         strategy = self._strategy_of(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
         rule = self._rules.of(label, leaf.dtype, whole, strategy)
@@ -388,7 +388,7 @@ class Optimizer:
             count, treedef.unflatten(planes), metrics, skipped, self._identity)
 
     def _check_state(self, state: object, call: str) -> None:
-        """Refuses what is no state of this optimizer; `call` names the arguments of what takes
+        """Refuses what is not a state of this optimizer; `call` names the arguments of what takes
         one, in order."""
         if not isinstance(state, State):
             raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "

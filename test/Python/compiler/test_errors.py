@@ -123,8 +123,8 @@ def test_text_that_is_nested_too_deeply():
 
 def test_search_path_that_does_not_exist(tmp_path):
     absent = tmp_path / "absent"
-    refuse_to_compile(f"path has {str(absent)!r}, which is no directory", path=[absent])
-    with pytest.raises(ValueError, match="which is no directory"):
+    refuse_to_compile(f"path has {str(absent)!r}, which is not a directory", path=[absent])
+    with pytest.raises(ValueError, match="which is not a directory"):
         tandem.interpret("sgd", "fp32", {}, {}, path=[absent])
 
 
@@ -349,7 +349,7 @@ def test_wrong_dtype(kernel, arrays, dtype):
 
 
 def test_no_array(kernel, arrays):
-    with pytest.raises(TypeError, match="array 'grad' is a list, which is no"):
+    with pytest.raises(TypeError, match="array 'grad' is a list, which is not an"):
         kernel(arrays | {"grad": [0] * 20}, step=1)
 
 
@@ -564,7 +564,7 @@ def test_plan_keeps_its_tensors(kernel, arrays):
 
 
 #===----------------------------------------------------------------------===#
-# Arrays that are no planes
+# Arrays that are not planes
 #===----------------------------------------------------------------------===#
 
 

@@ -164,7 +164,7 @@ def test_a_sum_of_what_all_elements_share_counts_them(size):
 
 
 def with_sums(count):
-    """A graph that adds up the sums of so many multiples of its tensor."""
+    """A graph that adds up the sums of a number of multiples of its tensor."""
     lines = []
     for i in range(count):
         lines.append(f"""

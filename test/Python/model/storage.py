@@ -157,7 +157,7 @@ class Storage:
         return dict.fromkeys(self.planes(name), 1)
 
     def entries(self, name, size):
-        """Plane name -> the length of its array for a tensor of so many elements."""
+        """Plane name -> the length of its array for a tensor of the given size."""
         return {p: -(-size // group) for p, group in self.plane_groups(name).items()}
 
     def renew(self, planes, name, x, draw):

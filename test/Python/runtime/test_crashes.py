@@ -117,7 +117,7 @@ def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
     # Three files that are opened, written and renamed, and the mark.
     assert count >= 12 and seen == ({"refused"} if is_new else {"refused", 0})
     assert contents(output) == allowed[1]
-    # The files that a killed process left are no obstacle.
+    # The files that a killed process left are not an obstacle.
     restore(output, start)
     (output / ".tandem-incomplete").touch()
     assert read(output)[0]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def cube(function, *sizes, seconds=lambda *place: 0.0, **thinning):
-    """Items of all combinations of parameters a, b, c... of so many values."""
+    """Items of all combinations of parameters a, b, c... with the given numbers of values."""
     return [Item(f"{function}{list(place)}", function, dict(zip("abcdef", place)),
                  seconds(*place), **thinning)
             for place in product(*map(range, sizes))]

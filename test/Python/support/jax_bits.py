@@ -56,7 +56,7 @@ def assert_same_bits(got, want):
 
 
 def with_delayed_gradients(folder):
-    """Writes a strategy whose scales of gradients are made of those before; returns its name."""
+    """Writes a strategy whose scales of gradients are made from those before; returns its name."""
     text = (STRATEGY_PATH / "fp8-lm-delayed.mlir").read_text()
     (grad,) = [line for line in text.splitlines() if "assign grad" in line]
     delayed = grad.replace("recipe = pow2", "recipe = pow2, history = 16, margin = 1")

@@ -100,7 +100,7 @@ TEST(RulesTest, MustBeSound) {
   for (const char *compute : {"", "f32", "bf16 f32", "component", "f32 x"})
     EXPECT_EQ(Compiled({param}, compute).error,
               "'" + std::string(compute) +
-                  "' is no compute policy; policies are 'f32 f32' and "
+                  "' is not a compute policy; policies are 'f32 f32' and "
                   "'component' with bf16, f16 or f32");
   EXPECT_EQ(Compiled({param}, "component f8E5M2").error,
             "a component policy rounds to bf16, f16 or f32, got 'f8E5M2'");

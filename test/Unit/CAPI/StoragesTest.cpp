@@ -201,7 +201,7 @@ TEST(StoragesTest, RefusesWhatIsNone) {
             "attributes such as #tandem.float<bf16>, got bf16");
   EXPECT_EQ(getError(tandemStorageParse(nullptr)),
             "cannot read storage '': expected attribute value");
-  std::string noFormat = "' is no float format; formats are f32, bf16, f16, "
+  std::string noFormat = "' is not a float format; formats are f32, bf16, f16, "
                          "f8E4M3FN and f8E5M2";
   EXPECT_EQ(getError(tandemStorageCreateFloats("i8")), "'i8" + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats(nullptr)), "'" + noFormat);

@@ -204,7 +204,7 @@ class Layout:
         self.scales = [storages.scales_of(*size) for size in sizes]
 
     def bounds(self, count: int) -> list[int]:
-        """The first element of each of so many slices, and the end of the last one.
+        """Returns the first element of each slice, and the end of the last one.
 
         A slice begins where a group does; if there are fewer groups than slices, some are
         empty.

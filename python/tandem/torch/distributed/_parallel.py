@@ -210,8 +210,8 @@ def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> to
                 f"{found[0] if len(found) == 1 else found!r}")
         x = x.to_local()
     if x.dtype not in _DTYPES:
-        raise TypeError(f"the input of {_label(module)} is {x.dtype}; codes are made of bfloat16, "
-                        "float16 and float32: convert it with .to()")
+        raise TypeError(f"the input of {_label(module)} is {x.dtype}; codes are made from "
+                        "bfloat16, float16 and float32: convert it with .to()")
     return x
 
 
@@ -224,8 +224,8 @@ def _dim(placement: Shard, x: torch.Tensor, module: torch.nn.Module) -> int:
     """The dimension that holds the sequence, which is not the last."""
     dim = placement.dim + x.dim() * (placement.dim < 0)
     if not 0 <= dim < x.dim() - 1:
-        raise ValueError(f"{placement!r} is no dimension of the rows of {_label(module)}'s tensor of "
-                         f"{x.dim()} dimensions; a sequence is sharded in one before the last")
+        raise ValueError(f"{placement!r} is not a dimension of the rows of {_label(module)}'s "
+                         f"tensor of {x.dim()} dimensions; a sequence is sharded in one before the last")
     return dim
 
 

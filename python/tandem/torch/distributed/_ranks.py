@@ -88,7 +88,7 @@ def _twin(group):
 
 
 def is_transport(ranks) -> bool:
-    """Whether something has the methods of :class:`Ranks`, and is no process group."""
+    """Whether something has the methods of :class:`Ranks`, and is not a process group."""
     return hasattr(ranks, "all_to_all") and hasattr(ranks, "max")
 
 

@@ -62,7 +62,7 @@ def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
     """A key, and the names of planes: what the forward pass writes, what its backward pass
     needs of them and of the inputs, outputs, and what the backward pass writes.
 
-    Nothing of what is no such function, or cannot be compiled.
+    Nothing of what is not such a function, or cannot be compiled.
     """
     executor = _executor.executor_of(torch.empty(0, device=device))
     try:

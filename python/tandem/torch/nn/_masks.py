@@ -49,7 +49,7 @@ class Mask(NamedTuple):
 
         Raises:
             ValueError: there is no such format, or floats of that type cannot hold it.
-            TypeError: the format is no string, or the type is not that of a layer's tensors.
+            TypeError: the format is not a string, or the type is not that of a layer's tensors.
         """
         if not isinstance(self.format, str):
             raise TypeError(f"a format is a string such as 'E8M3', got {self.format!r}")
