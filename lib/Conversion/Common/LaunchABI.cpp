@@ -176,7 +176,7 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   chunk.begin = load(record, i64Type, offsetof(tdm_launch_chunk, begin));
   chunk.end = load(record, i64Type, offsetof(tdm_launch_chunk, end));
   loadEntries(chunk);
-  if (kernel.getMatrix())
+  if (kernel.isMatrix())
     return chunk;
   return getRow(chunk, load(record, i64Type, offsetof(tdm_launch_chunk, row)));
 }
@@ -271,7 +271,7 @@ void LaunchBuilder::readReductions(Chunk &chunk, Value record) {
   chunk.endChunk = load(record, i64Type,
                         isColumn ? offsetof(tdm_launch_tensor, end_column_chunk)
                                  : offsetof(tdm_launch_tensor, end_chunk));
-  if (!kernel.getMatrix())
+  if (!kernel.isMatrix())
     return;
   chunk.partsOfRow =
       load(record, i64Type, offsetof(tdm_launch_tensor, tiles_across));
@@ -316,7 +316,7 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   for (int64_t plane = 0; plane < planes; ++plane)
     chunk.planes.push_back(
         load(record, pointer, tdm_launch_tensor_size(plane, 0)));
-  if (kernel.getReductions() || kernel.getMatrix())
+  if (kernel.getReductions() || kernel.isMatrix())
     readReductions(chunk, record);
   for (auto total : kernel.getBodyBlock().getOps<ReductionResultOp>())
     chunk.known.push_back(
@@ -350,7 +350,7 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   SequenceBuilder b(builder, loc);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
     mapping.map(op.getResult(),
-                getSize(b, chunk, op.getPer(), kernel.getMatrix()));
+                getSize(b, chunk, op.getPer(), kernel.isMatrix()));
   for (auto [op, value] : llvm::zip(
            kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);

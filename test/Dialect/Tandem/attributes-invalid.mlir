@@ -55,7 +55,7 @@ func.func private @role_attribute(tensor<?xf32> {tandem.role = "param"})
 
 // -----
 
-// expected-error @+1 {{'tandem.rule' is no argument attribute of tandem; use 'tandem.role'}}
+// expected-error @+1 {{'tandem.rule' is not an argument attribute of tandem; use 'tandem.role'}}
 func.func private @role_name(tensor<?xf32> {tandem.rule = #tandem.role<param "w">})
 
 // -----

@@ -154,7 +154,7 @@ func.func @empty(%p: !f32 {tandem.role = #p}) -> !f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %0, %c0 : tensor<?xf32>
   %empty = tensor.empty(%n) : tensor<?xf32>
-  // expected-error @+1 {{operand of type 'tensor<?xf32>' is no element-wise value of the graph's tensors}}
+  // expected-error @+1 {{operand of type 'tensor<?xf32>' is not an element-wise value of the graph's tensors}}
   %1 = arith.addf %0, %empty : tensor<?xf32>
   %2 = tandem.encode %1 : tensor<?xf32> -> !f32
   return %2 : !f32

@@ -146,7 +146,7 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   return planes;
 }
 
-/// Codes are no value that a framework could read.
+/// Codes are not values that a framework could read.
 std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
   return std::nullopt;
 }

@@ -39,13 +39,13 @@ static bool isFloat(Value value) {
 }
 
 namespace {
-/// Walks from a value to what it is computed of.
+/// Walks from a value to what it is computed from.
 class Walk {
 public:
   Walk(Value target, const Sources &sources, int64_t columns)
       : target(target), sources(sources), columns(columns) {}
 
-  /// Whether all that it is computed of is there.
+  /// Whether all that it is computed from is there.
   bool visit(Value value) {
     value = resolve(value);
     if (!visited.insert(value).second || isUniform(value))

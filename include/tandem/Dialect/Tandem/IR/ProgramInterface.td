@@ -25,8 +25,6 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
       "::mlir::ArrayAttr", "getTensorRoles">,
     InterfaceMethod<"The roles of the prologue's arguments.",
       "::mlir::ArrayAttr", "getScalarRoles">,
-    InterfaceMethod<"Whether the tensors have rows and columns; else they are flat.",
-      "bool", "getMatrix">,
     InterfaceMethod<"The block that computes the uniform values.",
       "::mlir::Block &", "getPrologueBlock">,
     InterfaceMethod<"The block that computes one element, or `width` of them.",
@@ -46,6 +44,10 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
     ::tandem::StoredType getTensorType(unsigned tensor) {
       return ::llvm::cast<::tandem::StoredType>(
           $_op.getBodyBlock().getArgument(tensor).getType());
+    }
+    /// Whether the tensors have rows and columns; else they are flat.
+    bool isMatrix() {
+      return ::tandem::detail::isMatrix($_op.getTensorRoles(), $_op.getBodyBlock());
     }
     /// Position of the tensor's first plane among all planes.
     unsigned getFirstPlane(unsigned tensor) {

@@ -129,7 +129,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
       return isUpdated() && plane.isWritten;
     }
     /// Returns the units that a plane of the tensor has entries for: elements, rows or
-    /// columns (or so many rows or columns each), groups or blocks of elements, or the
+    /// columns (or several rows or columns each), groups or blocks of elements, or the
     /// tensor.
     Granularity getGranularity(const Plane &plane) const;
   }];
@@ -291,9 +291,9 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
      "withoutHistory"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
-    A `group` of elements shares a scale: so many consecutive ones of the unsharded
+    A `group` of elements shares a scale: a number of consecutive ones in the unsharded
     row-major tensor (the last group may be shorter), all of the `tensor`, those of
-    each `row`, or a block of so many rows and columns, `128x128` (the last blocks may be
+    each `row`, or a block of rows and columns, such as `128x128` (the last blocks may be
     smaller). Rows and blocks are those of a matrix, in whose rows groups begin
     anew. A store makes the scale from
     the largest finite magnitude that it stores in the group, rounded to the
