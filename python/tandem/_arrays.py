@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tandem import _tandem
 
 if TYPE_CHECKING:
-    from tandem._kernel import Plane
+    from tandem._plane import Plane
 
 # DLPack's (code, bits) that hold each element type; raw bits are welcome too.
 _DLPACK = {

@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tandem import _tandem
-from tandem._kernel import Granularity, Kernel, Plane, RoleKind, directories
+from tandem._arguments import directories
+from tandem._kernel import Kernel
+from tandem._plane import Granularity, Plane, RoleKind
 from tandem._storages import described
 
 LayerPass = _tandem.LayerPass

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tandem._kernel import Granularity, RoleKind
 from tandem._layers import Layer, PassPlanes
+from tandem._plane import Granularity, RoleKind
 from tandem.jax._launch import DTYPES, Tensor, launch, summed_like, varying_axes
 from tandem.jax._rules import TYPES
 

@@ -11,9 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from tandem._arguments import to_integer
 from tandem._finite_check import compiled_check
-from tandem._kernel import Kernel, Plan, RoleKind, to_integer
+from tandem._kernel import Kernel
+from tandem._messages import renamed
 from tandem._param_planes import sums_over_model
+from tandem._plan import Plan
+from tandem._plane import RoleKind
 from tandem.jax._launch import DTYPES, Outcome, Scalar, Tensor, launch
 from tandem.jax._rules import TYPES, Rule, Rules, Strategy
 from tandem.jax._shards import axes_of, check_cut, check_spread, number_of_shard, whole_shape
@@ -150,9 +154,7 @@ class Optimizer:
             try:
                 plan.launch([row], [[1] * len(kernel.integers)], threads=1)
             except ValueError as error:
-                raise ValueError("".join(
-                    "this optimizer" if kind == "row" else text for kind, _, text in getattr(
-                        error, "parts", [("text", 0, str(error))]))) from None
+                raise ValueError(renamed(error, {"row": lambda _: "this optimizer"})) from None
 
     def _known(self, name: str, kernel: Kernel) -> float:
         """A hyperparameter's number, or the kernel's default where steps give one."""

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from tandem._kernel import Granularity
 from tandem._param_planes import ParamPlanes
+from tandem._plane import Granularity
 from tandem.jax._launch import varying_axes
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tandem import _tandem
-from tandem._kernel import directories
+from tandem._arguments import directories
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
 from tandem.torch.nn import _candidates, _products
 from tandem.torch.nn._compress import _MODEL, Compression, _Swapping

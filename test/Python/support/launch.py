@@ -17,7 +17,7 @@ from model.metrics import tree_sum
 import numpy as np
 
 from tandem import _tandem
-from tandem._kernel import Granularity
+from tandem._plane import Granularity
 
 #: Suffixes of functions, and the totals that kernels may read past the last one.
 CONSTANTS = _tandem.launch_constants

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
@@ -194,8 +193,7 @@ def _run(style: _Style, module: torch.nn.Module, mesh: DeviceMesh,
 
 
 def _label(module: torch.nn.Module) -> str:
-    extra = module.extra_repr().split(", recipe")[0]
-    return f"{type(module).__name__}({extra})"
+    return f"{type(module).__name__}({module.extra_repr()})"
 
 
 def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> torch.Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from tandem._convert import Executor, Tensor, conversion
-from tandem._kernel import WHOLE_TENSOR
+from tandem._plane import WHOLE_TENSOR
 from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING

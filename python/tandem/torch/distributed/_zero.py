@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import optim as torch_optim
 
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
 from tandem.torch.optim import _checkpoint

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from tandem._kernel import Granularity, RoleKind
+from tandem._plane import Granularity, RoleKind
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import planes_of, rows_of, storages_of, tensor_of
 

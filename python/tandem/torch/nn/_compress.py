@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from tandem import _tandem
-from tandem._kernel import directories
+from tandem._arguments import directories
 from tandem.torch.nn import _candidates, _products
 from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._candidates import Unfit

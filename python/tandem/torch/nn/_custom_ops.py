@@ -8,7 +8,7 @@ import os
 import torch
 from torch.nn import functional
 
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch import _executor
 from tandem.torch.nn._layer import HOLDERS, Pass, compiled
 from tandem.torch.nn._stored import StoredTensor, rows_of

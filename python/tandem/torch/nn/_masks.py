@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from tandem._kernel import RoleKind, Rules, compile_rules
+from tandem._kernel import Rules, compile_rules
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem._tandem import Storage
 from tandem.torch.nn._layer import EDGES, Pass

@@ -15,7 +15,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem import _tandem
 from tandem._convert import CPU
-from tandem._kernel import RoleKind, Rules, compile_rules
+from tandem._kernel import Rules, compile_rules
+from tandem._plane import RoleKind
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch.nn._autograd import first_derivative

@@ -17,8 +17,8 @@ import torch
 from torch.nn import functional
 
 from tandem._convert import CPU
-from tandem._kernel import RoleKind
 from tandem._layers import check_alike, check_vectors
+from tandem._plane import RoleKind
 from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
 from tandem.torch.nn._layer import Layer, compiled

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from tandem._convert import WIDE_PLANE, Stored, kept_roles
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 from tandem.torch._shards import is_dtensor
