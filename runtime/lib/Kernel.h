@@ -28,9 +28,9 @@ class Plan;
 /// The consecutive rows, or columns, that share an entry of a plane: a power of
 /// two, TDM_WHOLE_AXIS for all of them, or 0 if entries are those of the other
 /// axis.
-class Sharers {
+class EntrySpan {
 public:
-  explicit Sharers(int64_t size);
+  explicit EntrySpan(int64_t size);
 
   int64_t size() const { return count; }
   bool areAll() const { return !count || count == TDM_WHOLE_AXIS; }
@@ -52,7 +52,7 @@ struct Plane {
   int64_t bits;
   bool written;
   /// The rows and the columns that share an entry.
-  Sharers rows, columns;
+  EntrySpan rows, columns;
   /// Values of an entry.
   int64_t values;
   /// The elements of a tensor, at most, whose bytes can be counted.

@@ -128,7 +128,7 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
   }
 }
 
-std::string tandem::getSharers(const tdm_plane_desc &plane) {
+std::string tandem::getSharingText(const tdm_plane_desc &plane) {
   tdm_plane_sharing sharing;
   tdm_plane_get_sharing(&plane, &sharing);
   return sharing.text;

@@ -228,8 +228,8 @@ llvm::Error RunArrays::checkShared() const {
           "has " + Twine(found->second.getNumElements()) + " elements, '" +
               sizedBy + "' has " + describe(rows, columns),
           (plane.history ? std::to_string(plane.history) : "one") + " for " +
-              getSharers(plane) + (isOfElements ? " of them" : "") + " makes " +
-              Twine(entries));
+              getSharingText(plane) + (isOfElements ? " of them" : "") +
+              " makes " + Twine(entries));
   }
   return llvm::Error::success();
 }

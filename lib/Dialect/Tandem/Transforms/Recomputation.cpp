@@ -40,9 +40,9 @@ static bool isFloat(Value value) {
 
 namespace {
 /// Walks from a value to what it is computed from.
-class Walk {
+class DefinitionWalk {
 public:
-  Walk(Value target, const Sources &sources, int64_t columns)
+  DefinitionWalk(Value target, const Sources &sources, int64_t columns)
       : target(target), sources(sources), columns(columns) {}
 
   /// Whether all that it is computed from is there.
@@ -90,7 +90,7 @@ std::optional<Recomputation> tandem::findRecomputation(Value value,
                                                        const Sources &sources,
                                                        int64_t columns) {
   value = resolve(value);
-  Walk walk(value, sources, columns);
+  DefinitionWalk walk(value, sources, columns);
   if (!walk.visit(value) || walk.found.sources.empty())
     return std::nullopt;
   return std::move(walk.found);
