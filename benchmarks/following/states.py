@@ -7,7 +7,7 @@
 # with momentum, RMSprop and Adagrad when gradients stop or change.
 #
 #===----------------------------------------------------------------------===#
-"""Measures whether the states of other graphs than AdamW follow.
+"""Measures whether the states of graphs other than AdamW follow.
 
 The graph runs under a strategy and, on the same gradients, under fp32. A momentum, or the
 root of a second moment, follows if, on average over elements of one size, it is within 15 %

@@ -216,7 +216,7 @@ tdm_status createKernel(const tdm_kernel_desc *desc,
 /// Checks what \p info says of a kernel, and copies it, without code.
 tdm_status describeKernel(const tdm_kernel_info &info, Kernel &kernel);
 
-/// Creates the kernel on a device. Images of another target than \p target are
+/// Creates the kernel on a device. Images for a target other than \p target are
 /// passed over, unless it is NULL.
 tdm_status loadKernel(const tdm_device &device, const tdm_kernel_info &info,
                       const char *target,

@@ -76,7 +76,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
 
 /// Whether the rows of a tensor are cut apart: always in a kernel of matrices,
 /// elsewhere where a group would reach beyond the end of a row, or where the
-/// tree over the rows' sums is another one than that over all elements.
+/// tree over the rows' sums differs from that over all elements.
 static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
   // An empty shard has no columns, and is cut as the others are.
   int64_t columns =

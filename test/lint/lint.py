@@ -68,6 +68,7 @@ PHRASES = (
     (phrase(r"\b(?:that|which|what) (?:is|are) no (?!more|less|longer|larger|smaller|later)\w+"),
      "write 'is not a' or 'are not'"),
     (phrase(r"\bcomputed of\b"), "write 'computed from'"),
+    (phrase(r"\banother \w+ than\b"), "write 'a different ... from' or 'other than'"),
     (phrase(r"\bhalf way\b"), "write 'halfway'"),
     (phrase(r"\bby turns\b"), "write 'alternately'"),
 )

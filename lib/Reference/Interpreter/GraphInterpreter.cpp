@@ -387,7 +387,7 @@ llvm::Error GraphInterpreter::checkStart(linalg::ReduceOp op) {
   }
   if (isFine)
     return llvm::Error::success();
-  return makeError("'linalg.reduce' begins with another number than 0 for a "
+  return makeError("'linalg.reduce' begins with a number other than 0 for a "
                    "sum, -inf for a maximum or inf for a minimum");
 }
 

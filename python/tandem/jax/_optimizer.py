@@ -51,7 +51,7 @@ class Optimizer:
 
     A leaf has the type of the strategy's visible weight, bfloat16 for most. Leaves in float32
     under such a strategy have float32 gradients, are updated in f32 arithmetic, and have their
-    states stored as the strategy says. Gradients of another float type than the kernel reads
+    states stored as the strategy says. Gradients of a float type other than the kernel's
     are rounded to it, to nearest. Where a strategy stores the weight in codes, leaves are
     bfloat16 or float16 and hold what the codes in the state decode to.
 
@@ -442,7 +442,7 @@ def _parallel(treedef, tree: object, name: str) -> list:
         missing = sorted(x for x in ours if not any(y.startswith(x) for y in theirs))
         extra = sorted(y for y in theirs if not any(y.startswith(x) for x in ours))
         problem = (f"lacks {missing[0]}" if missing else f"has {extra[0]}, which params lacks"
-                   if extra else f"is a {type(tree).__name__} of other nodes than params")
+                   if extra else f"is a {type(tree).__name__} of nodes other than those of params")
         raise ValueError(f"{name} {problem}; pass a pytree of the structure of params") from None
 
 

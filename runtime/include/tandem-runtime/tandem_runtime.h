@@ -645,7 +645,7 @@ TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
 
 /// Adds \p words up over the ranks of \p group (tdm_sharding), as unsigned
 /// 32-bit integers, element by element, and leaves the sums in their place. Of
-/// each word at most one rank has another value than 0. Returns 0, or another
+/// each word at most one rank has a value other than 0. Returns 0, or another
 /// number if that failed. \p host is the caller's.
 typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
                                size_t count);

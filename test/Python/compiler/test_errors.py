@@ -202,7 +202,7 @@ def test_two_elements_meet():
     linalg.yield %c : f32
   } -> tensor<?xf32>
   return %r : tensor<?xf32>"""
-    refuse_to_compile("indexed by another map than its rows and columns",
+    refuse_to_compile("indexed by a map other than its rows and columns",
                       graph=graph_text(body))
 
 

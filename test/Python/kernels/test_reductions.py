@@ -98,11 +98,11 @@ def test_extremes(op, scope, chip):
 
 @pytest.mark.parametrize("changed, why, diagnostic", [
     ({"op": "arith.maxnumf"}, "is not the sum", "reduction"),
-    ({"op": "arith.maximumf"}, "begins with another number than 0 for a sum, -inf for a "
+    ({"op": "arith.maximumf"}, "begins with a number other than 0 for a sum, -inf for a "
      "maximum or inf for a minimum", "reduction"),
     ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with another", "reduction"),
     ({"scope": "rank"}, *2 * ["'tandem.scope' must be \"tensor\" or \"model\", got"]),
-    ({"init": "1.0"}, "begins with another number than 0", "reduction")])
+    ({"init": "1.0"}, "begins with a number other than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):
     """Neither the compiler nor the interpreter guesses."""
     text = GRAPH.format(**{"op": "arith.addf", "scope": "tensor", "init": "0.0"} | changed)

@@ -295,8 +295,8 @@ class Kahan(Storage):
 
 @dataclass(frozen=True)
 class Master(Storage):
-    """A float32 value and a narrow copy of it, which is the value where it is another
-    number than what the float32 rounds to."""
+    """A float32 value and a narrow copy of it, which is the value where it differs
+    from what the float32 rounds to."""
 
     format: str
 

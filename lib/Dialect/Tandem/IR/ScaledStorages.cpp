@@ -73,9 +73,10 @@ static LogicalResult
 verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group) {
   if (!group.isTensor())
-    return emitError() << "a transposed copy has its rows' codes under other "
-                          "scales than its columns'; use group = tensor, or "
-                          "leave out transposed = true";
+    return emitError()
+           << "a transposed copy has its rows' codes under "
+              "scales other than its columns'; use group = tensor, or "
+              "leave out transposed = true";
   if (code.getPlanes().size() != 1)
     return emitError() << code << " has " << code.getPlanes().size()
                        << " planes, and a transposed copy is of one; leave out "

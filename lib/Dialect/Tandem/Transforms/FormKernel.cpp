@@ -540,7 +540,7 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
         !isUniform(operand.get()))
       return op->emitError("operand #")
              << operand.getOperandNumber()
-             << " is indexed by another map than its rows and columns; "
+             << " is indexed by a map other than its rows and columns; "
                 "transposed tensors cannot be fused into an element-wise "
                 "kernel";
     Value inner = op.getBlock()->getArgument(operand.getOperandNumber());

@@ -98,7 +98,7 @@ class Weight:
         self._scale, self._known = scale, self._state()
 
     def current_scale(self) -> torch.Tensor:
-        """The scale of what the ranks have, which they exchange if it is another weight than
+        """The scale of what the ranks have, which they exchange if it is a different weight from
         when the model's forward pass began, as where a part of the model runs by itself."""
         if self._known != self._state():
             self.set_scale(*exchange_scales([self.shard], Ranks(self.group)))

@@ -233,7 +233,7 @@ def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
   let summary = "an f32 master copy and a rounded visible copy";
   let description = [{
     Kernels write both; the visible value is fl(master) (Micikevicius et al. 2018;
-    Collage's option D). Where the visible copy is another number than fl(master),
+    Collage's option D). Where the visible copy differs from fl(master),
     code outside of the kernel has written it since the last step, and the copy is the
     value; elsewhere the master is.
 
@@ -388,7 +388,7 @@ def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
   let summary = "codes, and a visible copy of what they decode to";
   let description = [{
     The planes of `codes`, and before them `.working`: the rounded value, for a
-    framework that computes with it. Where the copy is another number than what the
+    framework that computes with it. Where the copy differs from what the
     codes decode to, rounded, code outside of the kernel has written it since the last
     step, and the copy is the value; elsewhere the codes are. So a step takes what was
     loaded, clamped or averaged in the copy, and codes keep what the copy has no bits for.

@@ -34,3 +34,5 @@ int n;
 // A word that is no number, computed of so
 // many bits, lies half way between words that are read by turns.
 int o;
+// It has another word than its neighbour.
+int p;
