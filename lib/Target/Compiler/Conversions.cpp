@@ -15,7 +15,6 @@
 #include "ConversionKernels.h"
 #include "Session.h"
 #include "StorageText.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
@@ -206,10 +205,10 @@ tandem::compileFiniteCheck(const CompiledKernel &kernel) {
   SessionModule session;
   ConversionTensors tensors;
   for (unsigned plane : planes) {
-    StringRef type = getPlanes(*kernel.info)[plane].type;
-    Type format = parseType(type, session.getContext());
-    tensors.sources.push_back(FloatStorageAttr::get(
-        session.getContext(), format, RoundingMode::nearest));
+    auto storage = makeFloats(session, getPlanes(*kernel.info)[plane].type);
+    if (!storage)
+      return storage.takeError();
+    tensors.sources.push_back(*storage);
   }
   session.module = buildLoads(session.getContext(), tensors);
   return compileBuilt(session, kernel.target, /*flags=*/true);

@@ -12,8 +12,8 @@
 
 #include "Rules.h"
 #include "StorageText.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Verifier.h"
+#include "tandem/Support/ParseModule.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -23,12 +23,7 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
                                                 StringRef text) {
   auto [policyName, formatName] = text.split(' ');
   std::optional<Policy> policy = symbolizePolicy(policyName);
-  Type format;
-  {
-    ScopedDiagnosticHandler handler(session.getContext(),
-                                    [](Diagnostic &) { return success(); });
-    format = parseType(formatName, session.getContext());
-  }
+  Type format = parseTypeText(formatName, session.getContext());
   if (!policy || !format)
     return ErrorBuilder(TandemErrorStrategy)
            << "'" + text +

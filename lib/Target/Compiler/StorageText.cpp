@@ -54,9 +54,7 @@ tandem::parseStorage(SessionModule &session, StringRef text) {
 
 llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
                                          StringRef text) {
-  ScopedDiagnosticHandler handler(session.getContext(),
-                                  [](Diagnostic &) { return success(); });
-  Type type = parseType(text, session.getContext());
+  Type type = parseTypeText(text, session.getContext());
   if (isa_and_present<FloatType>(type))
     return type;
   return ErrorBuilder(TandemErrorStorage)

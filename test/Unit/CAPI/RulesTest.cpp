@@ -97,7 +97,11 @@ TEST(RulesTest, MustBeSound) {
   EXPECT_EQ(Compiled({param}, "f32 f32", "").error,
             "there are rules, but the strategy that they make has no name; "
             "give it one");
-  for (const char *compute : {"", "f32", "bf16 f32", "component", "f32 x"})
+  std::string deep = "f32 ";
+  for (int i = 0; i < 100000; ++i)
+    deep += "tuple<";
+  for (const char *compute :
+       {"", "f32", "bf16 f32", "component", "f32 x", deep.c_str()})
     EXPECT_EQ(Compiled({param}, compute).error,
               "'" + std::string(compute) +
                   "' is not a compute policy; policies are 'f32 f32' and "

@@ -205,6 +205,12 @@ TEST(StoragesTest, RefusesWhatIsNone) {
                          "f8E4M3FN and f8E5M2";
   EXPECT_EQ(getError(tandemStorageCreateFloats("i8")), "'i8" + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats(nullptr)), "'" + noFormat);
+  // MLIR's parser would call itself for each of the brackets.
+  std::string deep;
+  for (int i = 0; i < 100000; ++i)
+    deep += "tuple<";
+  EXPECT_EQ(getError(tandemStorageCreateFloats(deep.c_str())),
+            "'" + deep + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats("f64")),
             "a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got 'f64'");
   EXPECT_EQ(getError(tandemStorageCreateWorking("f32", "#tandem.remainder")),
