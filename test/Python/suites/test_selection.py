@@ -216,7 +216,7 @@ REPORT = """<testsuites><testsuite>
 
 
 def test_durations_are_those_of_tests_that_passed(tmp_path):
-    """Those of tests that are in no report stay while there is such a function."""
+    """Tests that are in no report keep their times while their functions exist."""
     (tmp_path / "report.xml").write_text(REPORT)
     (tmp_path / "test").mkdir()
     (tmp_path / "test/test_a.py").write_text("def test_slow(x): ...\ndef test_bad(): ...\n")
