@@ -115,17 +115,6 @@ def test_text_with_nul(name):
     refuse_to_compile(f"{name} has a NUL character", "leave it out", **{name: text})
 
 
-@pytest.mark.parametrize(("text", "message"), (
-    ("module attributes {a =\n" + "[" * 5000 + "]" * 5000 + "} {}",
-     "no more than 256 brackets within each other"),
-    ('module attributes {s = "\\\\", a = ' + "[" * 300000 + "\n", "no more than 256 brackets"),
-    ("#m = affine_map<(i) -> (" + "-" * 100000 + "i)>\n", "no more than 1024 additions and signs")),
-    ids=("brackets", "after a backslash", "affine"))
-def test_text_that_is_nested_too_deeply(text, message):
-    """MLIR's parser would fill the stack and end the process."""
-    refuse_to_compile(f"expected {message}", graph=text)
-
-
 def test_search_path_that_does_not_exist(tmp_path):
     absent = tmp_path / "absent"
     refuse_to_compile(f"path has {str(absent)!r}, which is not a directory", path=[absent])
