@@ -329,7 +329,7 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const float *alpha,
                           const Algorithm *algorithm, void *workspace,
                           size_t bytes, void *stream) {
   if (!handle || *alpha != 1.0f || *beta != 0.0f || cData != dData)
-    return refuse("it is no plain product");
+    return refuse("it is not a plain product");
   for (const char *problem :
        {checkKinds(*desc, *a, *b, *d), checkPointers(*desc, *a),
         checkCall(*algorithm, *a, *b, workspace, bytes)})

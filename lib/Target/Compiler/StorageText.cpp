@@ -23,7 +23,7 @@ static std::string findError(Attribute attribute, const std::string &message) {
     return message;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "it is no storage; storages are attributes such as "
+  stream << "it is not a storage; storages are attributes such as "
             "#tandem.float<bf16>";
   if (attribute)
     stream << ", got " << attribute;

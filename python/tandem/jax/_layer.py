@@ -23,7 +23,7 @@ def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
     """A layer, compiled once for all calls.
 
     Raises:
-        ValueError: it is no function of plain arrays under this recipe.
+        ValueError: it is not a function of plain arrays under this recipe.
     """
     layer = Layer(name, recipe, dtype, vector_dtype, path)
     if not layer.is_function:

@@ -65,7 +65,7 @@ typedef enum tdm_status {
   TDM_UNAVAILABLE = 6,
   /// A call of the device's driver failed.
   TDM_DEVICE_ERROR = 7,
-  /// A package cannot be read: it is no package, damaged, or of another
+  /// A package cannot be read: it is not a package, damaged, or of another
   /// version.
   TDM_INVALID_PACKAGE = 8,
   /// The host's function that exchanges values between ranks failed.

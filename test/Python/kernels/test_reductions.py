@@ -100,7 +100,7 @@ def test_extremes(op, scope, chip):
     ({"op": "arith.maxnumf"}, "is not the sum", "reduction"),
     ({"op": "arith.maximumf"}, "begins with a number other than 0 for a sum, -inf for a "
      "maximum or inf for a minimum", "reduction"),
-    ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with another", "reduction"),
+    ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with a number other", "reduction"),
     ({"scope": "rank"}, *2 * ["'tandem.scope' must be \"tensor\" or \"model\", got"]),
     ({"init": "1.0"}, "begins with a number other than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):

@@ -197,7 +197,7 @@ static std::string getError(TandemStorage *storage) {
 
 TEST(StoragesTest, RefusesWhatIsNone) {
   EXPECT_EQ(getError(tandemStorageParse("bf16")),
-            "cannot read storage 'bf16': it is no storage; storages are "
+            "cannot read storage 'bf16': it is not a storage; storages are "
             "attributes such as #tandem.float<bf16>, got bf16");
   EXPECT_EQ(getError(tandemStorageParse(nullptr)),
             "cannot read storage '': expected attribute value");

@@ -253,7 +253,7 @@ def _gated_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
 
 
 def _check_act(name: str, act: torch.nn.Module) -> None:
-    """Refuses what a gated block has besides linear layers if it is no plain activation."""
+    """Refuses what a gated block has besides linear layers if it is not a plain activation."""
     if act._parameters or act._buffers or act._modules:
         raise Unfit(f"its {name}, a {type(act).__name__}, is more than an activation")
     try:

@@ -121,7 +121,7 @@ def _why_left(module: torch.nn.Module) -> str:
     if isinstance(module, torch.nn.Linear):
         return f"{type(module).__name__} may compute more than a product"
     if type(module).__name__ == "Conv1D":
-        return "it is no torch.nn.Linear; its weight is transposed"
+        return "it is not a torch.nn.Linear; its weight is transposed"
     return ""
 
 
