@@ -12,6 +12,7 @@
 import argparse
 import functools
 import os
+import resource
 import statistics
 import time
 
@@ -57,14 +58,27 @@ class Contender:
         self.params, self.grads = arrays(shapes, dtype, 1.0), arrays(shapes, dtype, 1e-2)
         self.state = optimizer.init(self.params)
         self.step = jax.jit(update, donate_argnums=(1, 2))
-        self.samples: list[float] = []
+        #: The seconds of each measured step, the seconds of processors, and the pages that the
+        #: system has given to the process.
+        self.samples: list[tuple[float, float, int]] = []
 
     def run(self, measured: bool) -> None:
-        start = time.perf_counter()
+        before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         self.params, self.state = jax.block_until_ready(
             self.step(self.grads, self.params, self.state, jnp.float32(1e-3)))
+        end, after = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         if measured:
-            self.samples.append(time.perf_counter() - start)
+            self.samples.append((
+                end - start, sum(getattr(after, name) - getattr(before, name)
+                                 for name in ("ru_utime", "ru_stime")),
+                after.ru_minflt - before.ru_minflt))
+
+    def results(self) -> dict[str, float]:
+        """Medians of times in ms and of pages, and the least time."""
+        times, processors, pages = zip(*self.samples)
+        return {"ms": 1e3 * statistics.median(times), "least_ms": 1e3 * min(times),
+                "processor_ms": 1e3 * statistics.median(processors),
+                "pages": statistics.median(pages)}
 
 
 def by_tandem(strategy: str, shapes) -> Contender:
@@ -100,7 +114,7 @@ def by_as_optax(strategy: str, shapes) -> Contender:
 
 
 def measure(size: str, rounds: int) -> dict[str, dict]:
-    """Medians in ms over rounds, in which all contenders take turns."""
+    """The results of all contenders, which take turns in each round."""
     shapes = SIZES[size]
     contenders = {name: by_optax(dtype, shapes) for name, dtype in PEERS.items()} | {
         f"tandem.jax, {name}": by_tandem(name, shapes) for name in STRATEGIES} | {
@@ -109,8 +123,7 @@ def measure(size: str, rounds: int) -> dict[str, dict]:
         order = list(contenders.values())
         for contender in order[::-1] if turn % 2 else order:
             contender.run(measured=turn >= 5)
-    return {name: {"ms": 1e3 * statistics.median(one.samples),
-                   "least_ms": 1e3 * min(one.samples)} for name, one in contenders.items()}
+    return {name: one.results() for name, one in contenders.items()}
 
 
 def page_text(results: dict) -> str:
@@ -129,6 +142,14 @@ def page_table(results: dict) -> str:
     return table(["milliseconds of a step", *sizes], rows)
 
 
+def costs_table(sizes: dict) -> str:
+    """The time of processors and the pages of the system that a step takes, as a table in
+    Markdown."""
+    rows = [[f"{name}, {size}", f"{one['processor_ms']:.2f}", f"{one['pages']:.0f}"]
+            for size, found in sizes.items() for name, one in found.items()]
+    return table(["a step", "ms of processors", "pages from the system"], rows)
+
+
 def write_page(results: dict) -> None:
     """Puts the text in place of the end of the page."""
     text = PAGE.read_text()
@@ -145,7 +166,7 @@ def main() -> None:
     results = {"load": os.getloadavg()[0],
                "sizes": {size: measure(size, options.rounds) for size in options.sizes},
                "versions": {"jax": jax.__version__, "optax": optax.__version__}}
-    print(page_table(results))
+    print(f"{page_table(results)}\n\n{costs_table(results['sizes'])}")
     if not options.no_save:
         save("jax_step", results)
         write_page(load("jax_step"))

@@ -27,6 +27,9 @@ def test_all_contenders_take_turns():
     assert all(0 < one["least_ms"] <= one["ms"] for one in found.values())
     shown = jax_step.page_table({"sizes": {"1M": found}})
     assert all(f"| {name} | " in shown for name in found)
+    costs = jax_step.costs_table({"1M": found}).splitlines()[2:]
+    assert len(costs) == len(found) and costs[0].startswith("| optax.adamw, f32, 1M | ")
+    assert all(one["processor_ms"] > 0 and one["pages"] >= 0 for one in found.values())
 
 
 def test_the_page_has_the_results():

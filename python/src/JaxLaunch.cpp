@@ -6,275 +6,29 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the library of tandem.jax: the handler by which XLA
-// launches kernels on the CPU, over the C interface of XLA's FFI and of the
-// runtime. It knows neither Python nor the compiler. Call sites name kernels by
-// a hash, so that an executable that XLA has kept on disk finds its kernel in
-// another process.
+// This file implements the library of tandem.jax: the handlers by which XLA
+// launches kernels on the CPU and on GPUs, over the C interface of XLA's FFI
+// and of the runtime. It knows neither Python nor the compiler.
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem-runtime/tandem_runtime.h"
-#include "xla/ffi/api/c_api.h"
+#include "JaxFrame.h"
+#include "JaxKernels.h"
 #include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <new>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #define TANDEM_JAX_API extern "C" __attribute__((visibility("default")))
 
 namespace {
-/// A problem that the handler reports to XLA.
-struct Failure : std::runtime_error {
-  Failure(XLA_FFI_Error_Code code, const std::string &message)
-      : std::runtime_error(message), code(code) {}
-  XLA_FFI_Error_Code code;
-};
-
-//===----------------------------------------------------------------------===//
-// Kernels
-//===----------------------------------------------------------------------===//
-
-/// A kernel that Python has added, with the plans that no launch is using.
-struct Kernel {
-  const tdm_kernel *handle;
-  size_t numPlanes, numHypers, numIntegers;
-  std::mutex mutex;
-  /// By the number of a call site, whose launches have tensors of one size.
-  std::map<int64_t, std::vector<tdm_plan *>> idle;
-};
-
-/// The kernels by their hashes. They live as long as the process: XLA may run
-/// an executable while the process ends.
-class Registry {
-public:
-  static Registry &get() {
-    static Registry *registry = new Registry;
-    return *registry;
-  }
-
-  void add(const std::string &name, const tdm_kernel *handle, size_t numPlanes,
-           size_t numHypers, size_t numIntegers) {
-    std::lock_guard<std::mutex> lock(mutex);
-    std::unique_ptr<Kernel> &kernel = kernels[name];
-    if (kernel)
-      return;
-    kernel = std::make_unique<Kernel>();
-    kernel->handle = handle;
-    kernel->numPlanes = numPlanes;
-    kernel->numHypers = numHypers;
-    kernel->numIntegers = numIntegers;
-  }
-
-  Kernel &find(std::string_view name) {
-    std::lock_guard<std::mutex> lock(mutex);
-    auto found = kernels.find(name);
-    if (found == kernels.end())
-      throw Failure(XLA_FFI_Error_Code_FAILED_PRECONDITION,
-                    "this process has not compiled the kernel of a launch that "
-                    "was compiled elsewhere; create its optimizer or layer by "
-                    "tandem.jax before the launch runs, with the same graph "
-                    "and strategy, by the same version of Tandem");
-    return *found->second;
-  }
-
-private:
-  std::mutex mutex;
-  std::map<std::string, std::unique_ptr<Kernel>, std::less<>> kernels;
-};
-
-/// A plan, which one launch at a time can have.
-class Lease {
-public:
-  Lease(Kernel &kernel, int64_t site) : kernel(kernel), site(site) {
-    std::lock_guard<std::mutex> lock(kernel.mutex);
-    std::vector<tdm_plan *> &idle = kernel.idle[site];
-    if (idle.empty())
-      return;
-    plan = idle.back();
-    idle.pop_back();
-  }
-  ~Lease() {
-    std::lock_guard<std::mutex> lock(kernel.mutex);
-    if (plan)
-      kernel.idle[site].push_back(plan);
-  }
-  Lease(const Lease &) = delete;
-  Lease &operator=(const Lease &) = delete;
-
-  tdm_status update(const std::vector<tdm_tensor> &tensors) {
-    if (plan)
-      return tdm_plan_update(plan, tensors.data(), tensors.size());
-    return tdm_plan_create(kernel.handle, tensors.data(), tensors.size(),
-                           &plan);
-  }
-
-  tdm_plan *plan = nullptr;
-
-private:
-  Kernel &kernel;
-  int64_t site;
-};
-
-//===----------------------------------------------------------------------===//
-// Call frames
-//===----------------------------------------------------------------------===//
-
-template <typename Value>
-struct Span {
-  const Value *data = nullptr;
-  size_t size = 0;
-  const Value &operator[](size_t i) const { return data[i]; }
-};
-
-/// A call's buffers and attributes.
-class Frame {
-public:
-  explicit Frame(const XLA_FFI_CallFrame &frame) : frame(frame) {}
-
-  std::string_view getText(std::string_view name) const {
-    const void *attr = getAttr(name, XLA_FFI_AttrType_STRING);
-    auto &span = *static_cast<const XLA_FFI_ByteSpan *>(attr);
-    return {span.ptr, span.len};
-  }
-
-  int64_t getNumber(std::string_view name) const {
-    const void *attr = getAttr(name, XLA_FFI_AttrType_SCALAR);
-    auto &scalar = *static_cast<const XLA_FFI_Scalar *>(attr);
-    require(scalar.dtype == XLA_FFI_DataType_S64, name);
-    return *static_cast<const int64_t *>(scalar.value);
-  }
-
-  template <typename Value>
-  Span<Value> getArray(std::string_view name, XLA_FFI_DataType type) const {
-    const void *attr = getAttr(name, XLA_FFI_AttrType_ARRAY);
-    auto &array = *static_cast<const XLA_FFI_Array *>(attr);
-    require(array.dtype == type || array.size == 0, name);
-    return {static_cast<const Value *>(array.data), array.size};
-  }
-
-  const XLA_FFI_Buffer &getOperand(int64_t index) const {
-    require(index >= 0 && index < frame.args.size, "operands");
-    return *static_cast<const XLA_FFI_Buffer *>(frame.args.args[index]);
-  }
-
-  const XLA_FFI_Buffer &getResult(int64_t index) const {
-    require(index >= 0 && index < frame.rets.size, "results");
-    return *static_cast<const XLA_FFI_Buffer *>(frame.rets.rets[index]);
-  }
-
-  /// The operand's number, which is one of 32 or 64 bits.
-  double getValue(int64_t index) const {
-    const XLA_FFI_Buffer &buffer = getOperand(index);
-    switch (buffer.dtype) {
-    case XLA_FFI_DataType_F32:
-      return *static_cast<const float *>(buffer.data);
-    case XLA_FFI_DataType_F64:
-      return *static_cast<const double *>(buffer.data);
-    default:
-      return double(getInteger(index));
-    }
-  }
-
-  int64_t getInteger(int64_t index) const {
-    const XLA_FFI_Buffer &buffer = getOperand(index);
-    if (buffer.dtype == XLA_FFI_DataType_S64)
-      return *static_cast<const int64_t *>(buffer.data);
-    require(buffer.dtype == XLA_FFI_DataType_S32, "scalars");
-    return *static_cast<const int32_t *>(buffer.data);
-  }
-
-  static void require(bool holds, std::string_view name) {
-    if (!holds)
-      throw Failure(XLA_FFI_Error_Code_INTERNAL,
-                    "a launch of tandem.jax has unexpected " +
-                        std::string(name) +
-                        "; trace its function anew with this version");
-  }
-
-private:
-  const void *getAttr(std::string_view name, XLA_FFI_AttrType type) const {
-    const XLA_FFI_Attrs &attrs = frame.attrs;
-    for (int64_t i = 0; i < attrs.size; ++i)
-      if (name == std::string_view(attrs.names[i]->ptr, attrs.names[i]->len) &&
-          attrs.types[i] == type)
-        return attrs.attrs[i];
-    require(false, name);
-    return nullptr;
-  }
-
-  const XLA_FFI_CallFrame &frame;
-};
-
-size_t getBytes(const XLA_FFI_Buffer &buffer) {
-  size_t bytes = 0;
-  switch (buffer.dtype) {
-  case XLA_FFI_DataType_F32:
-  case XLA_FFI_DataType_S32:
-  case XLA_FFI_DataType_U32:
-    bytes = 4;
-    break;
-  case XLA_FFI_DataType_BF16:
-  case XLA_FFI_DataType_F16:
-  case XLA_FFI_DataType_S16:
-  case XLA_FFI_DataType_U16:
-    bytes = 2;
-    break;
-  default:
-    bytes = 1;
-  }
-  for (int64_t i = 0; i < buffer.rank; ++i)
-    bytes *= buffer.dims[i];
-  return bytes;
-}
-
 //===----------------------------------------------------------------------===//
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// One call: its tensors and scalars, as a plan takes them.
+/// One call: its tensors, as a plan takes them.
 class Launch {
-public:
-  Launch(const XLA_FFI_CallFrame &call)
-      : frame(call), kernel(Registry::get().find(frame.getText("kernel"))) {
-    collectPlanes();
-    collectTensors();
-    collectScalars();
-  }
-
-  void run() {
-    Lease lease(kernel, frame.getNumber("site"));
-    check(lease.update(tensors));
-    int64_t skip = frame.getNumber("skip");
-    bool skips = skip >= 0 && frame.getInteger(skip) != 0;
-    tdm_launch_info info = {};
-    info.struct_size = sizeof(info);
-    for (int64_t i = 0; !skips && i < frame.getNumber("launches"); ++i)
-      check(tdm_plan_launch(lease.plan, hypers.data(), integers.data(), 1,
-                            frame.getNumber("threads"), &info));
-    writeFlags(info.flags);
-    writeMetrics(skips ? nullptr : lease.plan);
-  }
-
-private:
-  /// The address of each plane. What XLA has not given the memory of its
-  /// operand begins as a copy of it.
-  void collectPlanes() {
-    auto places = frame.getArray<int64_t>("planes", XLA_FFI_DataType_S64);
-    for (size_t i = 0; i < places.size; i += 2) {
-      int64_t operand = places[i], result = places[i + 1];
-      void *from = operand < 0 ? nullptr : frame.getOperand(operand).data;
-      void *to = result < 0 ? from : frame.getResult(result).data;
-      if (from && to != from)
-        std::memcpy(to, from, getBytes(frame.getResult(result)));
-      planes.push_back(to);
-    }
-  }
+protected:
+  explicit Launch(const XLA_FFI_CallFrame &call)
+      : frame(call), kernel(Registry::get().find(frame.getText("kernel"))) {}
 
   void collectTensors() {
     auto sizes = frame.getArray<int64_t>("tensors", XLA_FFI_DataType_S64);
@@ -291,40 +45,14 @@ private:
     }
   }
 
-  /// The numbers that were known when the call was traced, and those that
-  /// operands have: of hyperparameters, and below 0 of integers.
+  /// Collects the numbers that were known when the call was traced.
   void collectScalars() {
     auto known = frame.getArray<double>("hypers", XLA_FFI_DataType_F64);
     auto counts = frame.getArray<int64_t>("integers", XLA_FFI_DataType_S64);
-    auto given = frame.getArray<int64_t>("scalars", XLA_FFI_DataType_S64);
     hypers.assign(known.data, known.data + known.size);
     integers.assign(counts.data, counts.data + counts.size);
     Frame::require(hypers.size() == kernel.numHypers, "hypers");
     Frame::require(integers.size() == kernel.numIntegers, "integers");
-    for (size_t i = 0; i < given.size; ++i)
-      if (given[i] < 0)
-        integers.at(-1 - given[i]) = frame.getInteger(i);
-      else
-        hypers.at(given[i]) = frame.getValue(i);
-  }
-
-  void writeFlags(uint32_t flags) {
-    int64_t at = frame.getNumber("flags");
-    if (at >= 0)
-      *static_cast<uint32_t *>(frame.getResult(at).data) = flags;
-  }
-
-  /// Writes the sums over all tensors, rounded to f32, if they are wanted;
-  /// zeros where no step was taken.
-  void writeMetrics(tdm_plan *plan) {
-    int64_t at = frame.getNumber("metrics");
-    if (at < 0)
-      return;
-    double values[4] = {};
-    if (plan)
-      check(tdm_plan_metrics(plan, TDM_ALL_TENSORS, values, 4));
-    for (int i = 0; i < 4; ++i)
-      static_cast<float *>(frame.getResult(at).data)[i] = float(values[i]);
   }
 
   /// Reports a failure of the runtime, in which tensors have the names of
@@ -348,6 +76,14 @@ private:
                   message);
   }
 
+  Frame frame;
+  Kernel &kernel;
+  std::vector<void *> planes;
+  std::vector<tdm_tensor> tensors;
+  std::vector<double> hypers;
+  std::vector<int64_t> integers;
+
+private:
   /// Line number \p index of the names.
   std::string_view getName(int64_t index) const {
     std::string_view names = frame.getText("names");
@@ -355,27 +91,144 @@ private:
       names.remove_prefix(names.find('\n') + 1);
     return names.substr(0, names.find('\n'));
   }
+};
 
-  Frame frame;
-  Kernel &kernel;
-  std::vector<void *> planes;
-  std::vector<tdm_tensor> tensors;
-  std::vector<double> hypers;
-  std::vector<int64_t> integers;
+//===----------------------------------------------------------------------===//
+// On the CPU
+//===----------------------------------------------------------------------===//
+
+/// A launch that waits, whose operands the host can read.
+class CPULaunch : Launch {
+public:
+  explicit CPULaunch(const XLA_FFI_CallFrame &call) : Launch(call) {
+    collectPlanes();
+    collectTensors();
+    collectScalars();
+    collectGivenScalars();
+  }
+
+  void run() {
+    Lease lease(kernel, {frame.getNumber("site")});
+    check(lease.update(tensors));
+    int64_t skip = frame.getNumber("skip");
+    bool skips = skip >= 0 && frame.getInteger(skip) != 0;
+    tdm_launch_info info = {};
+    info.struct_size = sizeof(info);
+    for (int64_t i = 0; !skips && i < frame.getNumber("launches"); ++i)
+      check(tdm_plan_launch(lease.plan, hypers.data(), integers.data(), 1,
+                            frame.getNumber("threads"), &info));
+    writeFlags(info.flags);
+    writeMetrics(skips ? nullptr : lease.plan);
+  }
+
+private:
+  /// The address of each plane. What XLA has not given the memory of its
+  /// operand begins as a copy of it.
+  void collectPlanes() {
+    auto places = frame.getArray<int64_t>("planes", XLA_FFI_DataType_S64);
+    for (size_t i = 0; i < places.size; i += 2) {
+      int64_t result = places[i + 1];
+      void *from = frame.getOperandData(places[i]);
+      void *to = result < 0 ? from : frame.getResultData(result);
+      if (from && to != from)
+        std::memcpy(to, from, getBytes(frame.getResult(result)));
+      planes.push_back(to);
+    }
+  }
+
+  /// Collects the numbers that operands have: of hyperparameters, and below 0
+  /// of integers.
+  void collectGivenScalars() {
+    auto given = frame.getArray<int64_t>("scalars", XLA_FFI_DataType_S64);
+    for (size_t i = 0; i < given.size; ++i)
+      if (given[i] < 0)
+        integers.at(-1 - given[i]) = frame.getInteger(i);
+      else
+        hypers.at(given[i]) = frame.getValue(i);
+  }
+
+  void writeFlags(uint32_t flags) {
+    if (void *to = frame.getResultData(frame.getNumber("flags")))
+      *static_cast<uint32_t *>(to) = flags;
+  }
+
+  /// Writes the sums over all tensors, rounded to f32, if they are wanted;
+  /// zeros where no step was taken.
+  void writeMetrics(tdm_plan *plan) {
+    void *to = frame.getResultData(frame.getNumber("metrics"));
+    if (!to)
+      return;
+    double values[4] = {};
+    if (plan)
+      check(tdm_plan_metrics(plan, TDM_ALL_TENSORS, values, 4));
+    for (int i = 0; i < 4; ++i)
+      static_cast<float *>(to)[i] = float(values[i]);
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// On GPUs
+//===----------------------------------------------------------------------===//
+
+/// A launch in XLA's stream, for which the host does not wait: all operands are
+/// in the GPU's memory, rows of scalars too.
+class GPULaunch : Launch {
+public:
+  explicit GPULaunch(const XLA_FFI_CallFrame &call) : Launch(call) {
+    collectPlanes();
+    Frame::require(frame.getNumber("shards") < 0, "shards");
+    Frame::require(frame.getNumber("metrics") < 0, "metrics");
+    collectTensors();
+    collectScalars();
+    args.struct_size = sizeof(args);
+    args.stream = frame.getStream();
+    args.rows = 1;
+    collectRows();
+    args.skip = frame.getOperandData(frame.getNumber("skip"));
+    args.flags = frame.getResultData(frame.getNumber("flags"));
+  }
+
+  void run() {
+    Lease lease(kernel,
+                {frame.getNumber("site"), frame.getOrdinal(), args.stream});
+    check(lease.update(tensors));
+    for (int64_t i = 0; i < frame.getNumber("launches"); ++i)
+      check(tdm_plan_launch_async(lease.plan, &args));
+  }
+
+private:
+  /// The address of each plane. XLA gives results the memory of their operands,
+  /// as it was told.
+  void collectPlanes() {
+    auto places = frame.getArray<int64_t>("planes", XLA_FFI_DataType_S64);
+    for (size_t i = 0; i < places.size; i += 2) {
+      int64_t result = places[i + 1];
+      void *from = frame.getOperandData(places[i]);
+      void *to = result < 0 ? from : frame.getResultData(result);
+      Frame::require(to == from || !from || !getBytes(frame.getResult(result)),
+                     "copies of planes");
+      planes.push_back(to);
+    }
+  }
+
+  /// The row of scalars: two operands where XLA computes some of them, and else
+  /// the numbers that were known.
+  void collectRows() {
+    int64_t row = frame.getNumber("row");
+    args.on_device = row >= 0;
+    args.hypers = row < 0 ? hypers.data()
+                          : static_cast<double *>(frame.getOperandData(row));
+    args.integers = row < 0
+                        ? integers.data()
+                        : static_cast<int64_t *>(frame.getOperandData(row + 1));
+  }
+
+  tdm_async_args args = {};
 };
 
 //===----------------------------------------------------------------------===//
 // XLA's side
 //===----------------------------------------------------------------------===//
-
-XLA_FFI_Error *makeError(const XLA_FFI_CallFrame &frame,
-                         XLA_FFI_Error_Code code, const char *message) {
-  XLA_FFI_Error_Create_Args args = {};
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = message;
-  args.errc = code;
-  return frame.api->XLA_FFI_Error_Create(&args);
-}
 
 /// Tells XLA, which asks when a handler is registered, for which version of the
 /// interface this was compiled. Returns whether it has asked.
@@ -390,23 +243,33 @@ bool describe(const XLA_FFI_CallFrame &frame) {
   metadata.traits = 0;
   return true;
 }
-} // namespace
-
-/// Launches a kernel: XLA's handler for the CPU.
-TANDEM_JAX_API XLA_FFI_Error *tandem_jax_launch(XLA_FFI_CallFrame *frame) {
-  if (describe(*frame))
+/// Makes a launch of some kind.
+template <typename Kind>
+XLA_FFI_Error *launch(const XLA_FFI_CallFrame &frame) {
+  if (describe(frame))
     return nullptr;
   try {
-    Launch(*frame).run();
+    Kind(frame).run();
     return nullptr;
   } catch (const Failure &failure) {
-    return makeError(*frame, failure.code, failure.what());
+    return makeError(frame, failure.code, failure.what());
   } catch (const std::bad_alloc &) {
-    return makeError(*frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+    return makeError(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
                      "there is no memory for a launch of tandem.jax");
   } catch (const std::exception &error) {
-    return makeError(*frame, XLA_FFI_Error_Code_INTERNAL, error.what());
+    return makeError(frame, XLA_FFI_Error_Code_INTERNAL, error.what());
   }
+}
+} // namespace
+
+/// XLA's handler for the CPU.
+TANDEM_JAX_API XLA_FFI_Error *tandem_jax_launch(XLA_FFI_CallFrame *frame) {
+  return launch<CPULaunch>(*frame);
+}
+
+/// XLA's handler for CUDA.
+TANDEM_JAX_API XLA_FFI_Error *tandem_jax_launch_cuda(XLA_FFI_CallFrame *frame) {
+  return launch<GPULaunch>(*frame);
 }
 
 /// Adds a kernel of the runtime, which lives as long as the process, under a
@@ -416,4 +279,15 @@ TANDEM_JAX_API void tandem_jax_add(const char *name, const void *kernel,
                                    size_t numIntegers) {
   Registry::get().add(name, static_cast<const tdm_kernel *>(kernel), numPlanes,
                       numHypers, numIntegers);
+}
+
+/// Adds the package of a kernel that has been added, with its code for GPUs.
+/// Returns an error message, or NULL.
+TANDEM_JAX_API const char *
+tandem_jax_add_package(const char *name, const void *bytes, size_t size) {
+  tdm_package *package = nullptr;
+  if (tdm_package_open_memory(bytes, size, "a kernel of tandem.jax", &package))
+    return tdm_last_error();
+  Registry::get().find(name).addPackage(package);
+  return nullptr;
 }

@@ -281,14 +281,42 @@ MUTATIONS = [
     _mutation(
         "scale-quotient", "values are divided by the scale, not multiplied by its inverse",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "b.mul(value, b.spread(inverse, value))", "b.div(value, b.spread(scale, value))",
+        "quantize(b, value, inverse, inputs)",
+        "quantize(b, b.div(value, b.spread(scale, value)),\n"
+        "                               b.real(scale.getType(), 1.0), inputs)",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "isFiniteMagnitude(b, takeMagnitude(b, value))",
-        "b.like(isFiniteMagnitude(b, takeMagnitude(b, value)), true)",
+        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};",
+        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};\n"
+        "  inputs.isFinite = b.like(inputs.isFinite, true);",
         _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",
+        "lib/Dialect/Scaled/IR/MuLawCode.cpp",
+        "makeUp = 0xFF", "makeUp = 0",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-not-finite", "codes of a group that is not finite stay as they come",
+        "lib/Dialect/Scaled/IR/MuLawCode.cpp",
+        "b.integer(i8, 0xFF), b.integer(i8, 0)", "b.integer(i8, 0xFF), b.integer(i8, 0xFF)",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-range", "a group beyond the mu-law code's range has the largest scale",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "return b.select(isInRange, scale, getNaN(b, op.getType(), scale));", "return scale;",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "permuted-halves", "a GPU packs two halves in the wrong order",
+        "lib/Conversion/BytesToNVVM/BytesToNVVM.cpp",
+        "0x7632", "0x3276",
+        _PTX),
+    _mutation(
+        "padding-masked", "a GPU's lanes without an element count, whatever zeros make there",
+        "lib/Conversion/Common/PaddingLanes.cpp",
+        "return isZero(evaluateSlice(reduce, evaluateProducts).lookup(value));", "return true;",
+        _PTX),
     _mutation(
         "group-entries", "an entry of a scale belongs to twice as many elements",
         "lib/Conversion/Common/LaunchABI.cpp",
@@ -335,10 +363,8 @@ MUTATIONS = [
     _mutation(
         "tail-lane", "a GPU's thread also writes the element behind the last",
         "lib/Conversion/TandemToNVVM/Steps.cpp",
-        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
-        "                   chunk.end);",
-        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
-        "                   chunk.end);",
+        "arith::CmpIPredicate::sgt, count, b.like(count, lane)",
+        "arith::CmpIPredicate::sge, count, b.like(count, lane)",
         "pytest:compiler/test_ptx.py -k test_grids", _PTX),
     _mutation(
         "padding-lanes", "lanes beyond the last element raise flags",
@@ -482,6 +508,26 @@ MUTATIONS = [
         "python/tandem/jax/_optimizer.py",
         "grads[name] if skipped is None else", "grads[name] if True else",
         "pytest:jax/test_jax_steps.py -k remember"),
+    _mutation(
+        "zero-skips-apart", "under ZeRO a rank takes a step that another one skips",
+        "python/tandem/torch/optim/_step.py",
+        "self._skip_exchange.any(found) if self._skip_exchange else found", "found",
+        "pytest:pytorch/distributed/test_torch_zero.py -k skips"),
+    _mutation(
+        "torch-grad-history", "a skipped step of PyTorch's changes the scales of later gradients",
+        "python/tandem/torch/optim/_step.py",
+        """        if self._skipped:
+            return True
+""", """        if self._skipped:
+            bindings[0].keep_histories()
+            return True
+""",
+        "pytest:pytorch/optim/test_torch_skips.py -k skipped_steps_with_delayed"),
+    _mutation(
+        "jax-gpu-numbers", "a GPU gets another number than the CPU for a rate that XLA computes",
+        "python/tandem/jax/_gpu.py",
+        "jnp.stack([fraction << 29,", "jnp.stack([fraction << 28,",
+        "pytest:jax/test_jax_gpu.py -k f32_in_f64"),
     _mutation(
         "jax-gradients-apart", "gradients of weights that devices share are of one device",
         "python/tandem/jax/_launch.py",

@@ -23,6 +23,12 @@ namespace tandem {
 /// are read as zeros. That a gradient's code is finite, say, needs no mask.
 bool mayHoldInPadding(SetFlagOp setFlag);
 
+/// Whether what an operation reduces, a magnitude's bits, is 0 in lanes beyond
+/// a tensor's end, where planes are read as zeros, so that a maximum needs no
+/// mask. A scalar that is not finite makes a zero NaN, but makes the other
+/// lanes of the tensor not finite either, and with them their group.
+bool isZeroInPadding(Operation *reduce, Value value);
+
 } // namespace tandem
 
 #endif // TANDEM_CONVERSION_PADDINGLANES_H

@@ -13,6 +13,7 @@
 
 #include "tandem/Conversion/ScaledToArith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/Passes.h"
@@ -88,9 +89,9 @@ static Value roundUp(SequenceBuilder &b, Value value, Type type) {
 }
 
 /// A scale of the recipe `current`. A code that rounds by bits is unbiased only
-/// if nothing saturates.
+/// if nothing saturates, and one without NaN does not clamp.
 static Value narrowScale(SequenceBuilder &b, Value value, ScaleOp op) {
-  if (tandem::drawsBits(op.getCode().getRounding()))
+  if (tandem::drawsBits(op.getCode().getRounding()) || !op.getCode().hasNaN())
     return roundUp(b, value, op.getType());
   return b.convert(value, op.getType());
 }
@@ -147,6 +148,13 @@ static Value divide(SequenceBuilder &b, Value value, double divisor) {
   return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
 }
 
+/// A group's largest magnitude as a scale that is not clamped yet.
+static Value normalize(SequenceBuilder &b, Value largest, ScaleOp op) {
+  if (std::optional<float> factor = op.getCode().getScaleFactor())
+    return b.mul(largest, b.real(largest.getType(), *factor));
+  return divide(b, largest, op.getCode().getLargest());
+}
+
 /// value * 2^margin as what is emitted: LLVM doubles by an addition.
 static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   if (margin == 0)
@@ -156,31 +164,64 @@ static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   return b.mul(value, b.real(value.getType(), std::ldexp(1.0, int(margin))));
 }
 
+/// Whether a magnitude is finite.
+static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
+  return b.compare(arith::CmpIPredicate::ult, magnitude,
+                   b.like(magnitude, f32Infinity));
+}
+
+/// The bits of a scale of the type that is not a number.
+static Value getNaN(SequenceBuilder &b, Type type, Value scale) {
+  if (isa<Float8E8M0FNUType>(type))
+    return b.like(scale, 0xFF);
+  return b.like(scale, tandem::FloatFormat::get(type).canonicalNaN());
+}
+
+/// The bits of a scale by the recipes `current` and `pow2`, of a number's bits
+/// within the scale's range.
+static Value roundScale(SequenceBuilder &b, Value bits, ScaleOp op) {
+  if (op.getRecipe() == Recipe::current)
+    return takeBits(
+        b, narrowScale(b, b.bitcast(bits, b.builder.getF32Type()), op));
+  Value up = b.addi(bits, b.like(bits, f32MantissaMask));
+  up = b.andi(up, b.like(up, f32Infinity));
+  return takeBits(b, narrowPowerOfTwo(b, up, op.getType()));
+}
+
+/// The bits of a group's scale where the code says NaN.
+static Value makeScale(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
+  if (op.getRecipe() == Recipe::mx_floor)
+    return takeBits(
+        b, narrowPowerOfTwo(b, floorPowerOfTwo(b, op, range), op.getType()));
+  Value largest = b.bitcast(op.getAmax(), b.builder.getF32Type());
+  Value quotient = enlarge(b, normalize(b, largest, op), op.getMargin());
+  return roundScale(b, clampBits(b, b.bits(quotient), range), op);
+}
+
+/// The bits of a group's scale where no code says NaN: NaN, too, where the
+/// largest magnitude is beyond the range. The bits of what is not finite, or
+/// negative, are greater than those of every number.
+static Value makeScaleOrNaN(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
+  Value largest = b.bitcast(op.getAmax(), b.builder.getF32Type());
+  Value bits = b.bits(normalize(b, largest, op));
+  Value isInRange = b.compare(arith::CmpIPredicate::ule, bits,
+                              b.like(bits, bitsOf(range.largest)));
+  Value raised = arith::MaxUIOp::create(b.builder, b.loc, bits,
+                                        b.like(bits, bitsOf(range.smallest)));
+  Value scale = roundScale(b, raised, op);
+  return b.select(isInRange, scale, getNaN(b, op.getType(), scale));
+}
+
 static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
-  Type f32 = b.builder.getF32Type();
-  Type type = op.getType();
-  ScaleRange range = getScaleRange(type, op.getCode());
+  ScaleRange range = getScaleRange(op.getType(), op.getCode());
   if (op.getRecipe() != Recipe::current)
     range.largest = std::ldexp(1.0, std::ilogb(range.largest));
+  Value scale = op.getCode().hasNaN() ? makeScale(b, op, range)
+                                      : makeScaleOrNaN(b, op, range);
   Value amax = op.getAmax();
-  Value scale;
-  if (op.getRecipe() == Recipe::mx_floor) {
-    scale = narrowPowerOfTwo(b, floorPowerOfTwo(b, op, range), type);
-  } else {
-    Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
-    quotient = enlarge(b, quotient, op.getMargin());
-    Value bits = clampBits(b, b.bits(quotient), range);
-    if (op.getRecipe() == Recipe::pow2) {
-      Value up = b.addi(bits, b.like(bits, f32MantissaMask));
-      scale = narrowPowerOfTwo(b, b.andi(up, b.like(up, f32Infinity)), type);
-    } else {
-      scale = narrowScale(b, b.bitcast(bits, f32), op);
-    }
-  }
   Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
-  Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), type);
-  Value chosen = b.select(isZero, takeBits(b, one), takeBits(b, scale));
-  return {b.bitcast(chosen, type)};
+  Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), op.getType());
+  return {b.bitcast(b.select(isZero, takeBits(b, one), scale), op.getType())};
 }
 
 static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
@@ -201,14 +242,10 @@ static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
 // Values
 //===----------------------------------------------------------------------===//
 
-/// Whether a magnitude is finite.
-static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
-  return b.compare(arith::CmpIPredicate::ult, magnitude,
-                   b.like(magnitude, f32Infinity));
-}
-
 static SmallVector<Value> buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
   Value magnitude = op.getCode().measure(b, op.getX());
+  if (!op.getCode().hasNaN())
+    return {magnitude};
   return {b.select(isFiniteMagnitude(b, magnitude), magnitude,
                    b.like(magnitude, 0))};
 }
@@ -248,27 +285,52 @@ static SmallVector<Value> buildExponent(SequenceBuilder &b, ExponentOp op) {
                    b.builder.getIntegerType(8))};
 }
 
+/// Whether an f32's bits are a power of two, or a NaN that a group without
+/// codes for NaN has.
+static bool isPowerOfTwo(Value bits, bool mayBeNaN) {
+  llvm::APInt constant;
+  if (matchPattern(bits, m_ConstantInt(&constant)))
+    return !(constant.getZExtValue() & f32MantissaMask) ||
+           (mayBeNaN && constant.ugt(f32Infinity));
+  if (auto select = bits.getDefiningOp<arith::SelectOp>())
+    return isPowerOfTwo(select.getTrueValue(), mayBeNaN) &&
+           isPowerOfTwo(select.getFalseValue(), mayBeNaN);
+  auto mask = bits.getDefiningOp<arith::AndIOp>();
+  return mask && matchPattern(mask.getRhs(), m_ConstantInt(&constant)) &&
+         constant == f32Infinity;
+}
+
+/// 1 / scale. A scale's power of two is far from the ends of the range, so that
+/// the inverse has the negative exponent and is exact.
+static Value invert(SequenceBuilder &b, Value scale, bool mayBeNaN) {
+  Value bits = takeBits(b, scale);
+  if (!isPowerOfTwo(bits, mayBeNaN))
+    return b.div(b.real(scale.getType(), 1.0), scale);
+  Value inverse = b.subi(b.like(bits, 2 * bitsOf(1.0)), bits);
+  return b.bitcast(inverse, scale.getType());
+}
+
 static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
-  Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
+  Value inverse = invert(b, scale, !op.getCode().hasNaN());
   Value value = op.getCode().prepare(b, op.getX());
-  CodeInputs inputs{isFiniteMagnitude(b, takeMagnitude(b, value)),
-                    widenExponent(b, op.getExponent()), op.getRandom(),
-                    Value()};
+  CodeInputs inputs{
+      isFiniteMagnitude(b, op.getCode().hasNaN() ? takeMagnitude(b, value)
+                                                 : takeMagnitude(b, scale)),
+      widenExponent(b, op.getExponent()), op.getRandom(), Value()};
   if (op.getFloor())
     inputs.isPositive = b.compare(arith::CmpFPredicate::OGT, op.getX(),
                                   b.zero(op.getX().getType()));
-  Value y = b.mul(value, b.spread(inverse, value));
-  return op.getCode().encode(b, y, inputs);
+  return op.getCode().quantize(b, value, inverse, inputs);
 }
 
 static SmallVector<Value> buildDequantize(SequenceBuilder &b, DequantizeOp op) {
   SmallVector<Value> bits = llvm::map_to_vector(
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
   Value value =
-      op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
-  Value scale = b.spread(widenScale(b, op.getScale()), value);
-  return {op.getCode().finish(b, b.mul(value, scale))};
+      op.getCode().dequantize(b, bits, widenExponent(b, op.getExponent()),
+                              widenScale(b, op.getScale()));
+  return {op.getCode().finish(b, value)};
 }
 
 //===----------------------------------------------------------------------===//

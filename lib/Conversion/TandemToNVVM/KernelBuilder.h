@@ -126,6 +126,9 @@ private:
   /// The entries that groups share are written by their first threads.
   void buildSharedStores(const Chunk &chunk, Value index);
   int64_t getAlignment(unsigned plane) const;
+  /// The number of lanes that exist, an i32: the width if all do, and not
+  /// positive if none does.
+  Value countLanes(const Chunk &chunk, Value index);
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
   Value lanesExist(const Chunk &chunk, Value index);
   /// Whether a condition holds for any element.

@@ -107,7 +107,7 @@ void NVVMKernelBuilder::addToReduction(BodyBlock &block, Operation *op) {
   Reduction reduction = getReduction(op);
   if (reduction.isSum())
     summands.push_back(
-        sumLanes(b, value, b.subi(block.chunk.end, block.index)));
+        sumLanes(b, value, countLanes(block.chunk, block.index)));
   else
     extremes.push_back(
         reduceExisting(block.chunk, block.index, value, reduction.kind));
@@ -149,11 +149,21 @@ SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
   });
 }
 
+/// An index is at most one step beyond its chunk's end, so that 32 bits hold
+/// the difference, and each lane is compared in one instruction.
+Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  Type i32 = builder.getI32Type();
+  Value left = b.subi(chunk.end, index);
+  Value isWhole = b.compare(arith::CmpIPredicate::sge, left, launch.i64(width));
+  return b.select(isWhole, b.integer(i32, width), b.resize(left, i32));
+}
+
 Value NVVMKernelBuilder::laneExists(const Chunk &chunk, Value index,
                                     int64_t lane) {
   SequenceBuilder b(builder, loc);
-  return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),
-                   chunk.end);
+  Value count = countLanes(chunk, index);
+  return b.compare(arith::CmpIPredicate::sgt, count, b.like(count, lane));
 }
 
 void NVVMKernelBuilder::forExistingLanes(
@@ -258,8 +268,11 @@ void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
 
 void NVVMKernelBuilder::buildReduce(BodyBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
-  Value value = reduceExisting(block.chunk, block.index,
-                               mapping.lookup(op.getValue()), op.getKind());
+  Value value = mapping.lookup(op.getValue());
+  if (op.getKind() == ReduceKind::max && isZeroInPadding(op, op.getValue()))
+    value = buildExtreme(b, op.getKind(), value);
+  else
+    value = reduceExisting(block.chunk, block.index, value, op.getKind());
   value = reduceLanes(
       b, value, int64_t(op.getGroup()) / width,
       [&](Value x, Value y) { return buildJoin(b, op.getKind(), x, y); });
@@ -269,8 +282,8 @@ void NVVMKernelBuilder::buildReduce(BodyBlock &block, ReduceOp op) {
 Value NVVMKernelBuilder::lanesExist(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
   Value lanes =
-      buildLaneNumbers(b, VectorType::get({width}, builder.getI64Type()));
-  return buildLaneMask(b, lanes, b.subi(chunk.end, index));
+      buildLaneNumbers(b, VectorType::get({width}, builder.getI32Type()));
+  return buildLaneMask(b, lanes, countLanes(chunk, index));
 }
 
 Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,

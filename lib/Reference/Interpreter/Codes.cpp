@@ -91,12 +91,15 @@ llvm::Error reference::checkKnown(CodeAttrInterface code) {
   if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
     return checkKnown(expanded.getCode());
   if (isa<FloatCodeAttr, PairCodeAttr, MinifloatCodeAttr, DynamicCodeAttr,
-          SoftsignCodeAttr, RootCodeAttr>(code))
+          SoftsignCodeAttr, RootCodeAttr, MuLawCodeAttr>(code))
     return llvm::Error::success();
   return makeError("the interpreter does not know the code " + describe(code));
 }
 
 static bool isSigned(DynamicCodeAttr code) {
+  return code.getSignedness() == Signedness::Signed;
+}
+static bool isSigned(MuLawCodeAttr code) {
   return code.getSignedness() == Signedness::Signed;
 }
 
@@ -121,6 +124,22 @@ static SoftFloat getLargestOf(Type format) {
   return SoftFloat::getLargest(*getFormat(format)).convert(Format::F32);
 }
 
+/// The bits of 2, and how many units in the last place of 2 + |y| two codes
+/// have between them.
+static constexpr int64_t bitsOfTwo = 0x40000000;
+static int64_t getStepMuLaw(bool isSigned) {
+  return isSigned ? 197379 : 372827;
+}
+static uint64_t getLargestMuLaw(bool isSigned) { return isSigned ? 127 : 255; }
+
+static SoftFloat decodeMuLaw(bool isSigned, uint64_t code) {
+  int64_t q = isSigned ? code & 0x7F : code;
+  auto sum =
+      SoftFloat::fromBits(Format::F32, bitsOfTwo + q * getStepMuLaw(isSigned));
+  SoftFloat number = sum.sub(toReal(2));
+  return isSigned && code > 0x7F ? number.neg() : number;
+}
+
 SoftFloat reference::getLargest(CodeAttrInterface code) {
   if (auto plain = dyn_cast<FloatCodeAttr>(code))
     return getLargestOf(plain.getFormat());
@@ -128,6 +147,8 @@ SoftFloat reference::getLargest(CodeAttrInterface code) {
     return getLargestOf(pair.getFormat());
   if (auto minifloat = dyn_cast<MinifloatCodeAttr>(code))
     return getLargest(getMinifloat(minifloat));
+  if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
+    return decodeMuLaw(isSigned(mulaw), getLargestMuLaw(isSigned(mulaw)));
   return toReal(1);
 }
 
@@ -138,6 +159,11 @@ SoftFloat reference::prepare(CodeAttrInterface code, const SoftFloat &value) {
 SoftFloat reference::measure(CodeAttrInterface code, const SoftFloat &value) {
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return measureDynamic(isSigned(dynamic), value);
+  // A value that no code stands for counts for more than every number.
+  auto mulaw = dyn_cast<MuLawCodeAttr>(code);
+  if (mulaw &&
+      (!value.isFinite() || (!isSigned(mulaw) && isLess(value, toReal(0)))))
+    return SoftFloat::getInf(Format::F32);
   return prepare(code, value).abs();
 }
 
@@ -217,6 +243,37 @@ static uint64_t encodeRoot(RoundingMode rounding, const SoftFloat &y,
       .value_or(0xFF);
 }
 
+SoftFloat reference::scaleValue(CodeAttrInterface code, const SoftFloat &value,
+                                const SoftFloat &inverse) {
+  if (!isa<MuLawCodeAttr>(code))
+    return value.mul(inverse);
+  return value.abs().fma(inverse, toReal(2)).copySign(value);
+}
+
+SoftFloat reference::unscale(CodeAttrInterface code, const SoftFloat &number,
+                             const SoftFloat &scale) {
+  if (!isa<MuLawCodeAttr>(code))
+    return number.mul(scale);
+  SoftFloat sum = number.abs().add(toReal(2));
+  SoftFloat read = sum.fma(scale, scale.mul(toReal(-2)));
+  return number.isNegative() ? read.abs().neg() : read;
+}
+
+/// The largest code q with q * D <= d + the random part of D, in units of
+/// 2^-24 of it, where 2 + d units are a sum's magnitude.
+static uint64_t encodeMuLaw(MuLawCodeAttr code, const SoftFloat &sum,
+                            uint16_t random) {
+  bool hasSign = isSigned(code);
+  int64_t step = getStepMuLaw(hasSign);
+  int64_t largest = getLargestMuLaw(hasSign);
+  int64_t distance = sum.abs().toBits() - bitsOfTwo;
+  distance = std::min(distance, largest * step);
+  uint16_t bits = code.getRounding() == RoundingMode::nearest ? 0x8000 : random;
+  int64_t factor = ((1 << 24) - 1) / step;
+  uint64_t q = (distance * factor + 255 + 256 * int64_t(bits)) >> 24;
+  return hasSign && sum.isNegative() ? q | 0x80 : q;
+}
+
 static uint64_t encodeDynamic(DynamicCodeAttr code, const SoftFloat &y,
                               bool isFinite, uint16_t random) {
   if (code.getRounding() == RoundingMode::nearest)
@@ -237,6 +294,8 @@ static uint64_t encodeOne(CodeAttrInterface code, const SoftFloat &y,
         orientBits(minifloat.getRounding(), y, context.random));
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return encodeDynamic(dynamic, y, isFinite, context.random);
+  if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
+    return encodeMuLaw(mulaw, y, context.random);
   if (isa<SoftsignCodeAttr>(code))
     return isFinite ? encodeSoftsign(code.getRounding(), y, context.random)
                     : 0x80;
@@ -249,6 +308,8 @@ Codes reference::encode(CodeAttrInterface code, const SoftFloat &y,
     return encodePair(pair, y, isFinite, context);
   if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
     return encodeExpanded(expanded, y, isFinite, context);
+  if (!isFinite && isa<MuLawCodeAttr>(code))
+    return {0};
   uint64_t bits = encodeOne(code, y, isFinite, context);
   auto minifloat = dyn_cast<MinifloatCodeAttr>(code);
   if (context.isFloored && bits == 0 && minifloat)
@@ -314,6 +375,8 @@ SoftFloat reference::decode(CodeAttrInterface code, ArrayRef<uint64_t> codes,
     return decodeExpanded(expanded, codes, context.exponent);
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return decodeDynamic(isSigned(dynamic), codes[0]);
+  if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
+    return decodeMuLaw(isSigned(mulaw), codes[0]);
   return isa<SoftsignCodeAttr>(code) ? decodeSoftsign(codes[0])
                                      : decodeRoot(codes[0]);
 }

@@ -92,9 +92,20 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
     int exponent = floorLog2(amax) - floorLog2(largest) + int(margin);
     return encodeScale(type, toPowerInRange(exponent, range));
   }
-  SoftFloat wanted = amax.div(largest).mul(powerOfTwo(margin));
+  SoftFloat quotient =
+      isa<MuLawCodeAttr>(code)
+          ? amax.mul(toReal((1 + 0x1p-22) / largest.toDouble()))
+          : amax.div(largest);
+  if (!code.hasNaN()) {
+    int highest = floorLog2(range.high);
+    SoftFloat high = recipe == Recipe::pow2 ? powerOfTwo(highest) : range.high;
+    if (isLess(high, quotient))
+      return encodeScale(type, SoftFloat::getNaN(Format::F32));
+  }
+  SoftFloat wanted = quotient.mul(powerOfTwo(margin));
   SoftFloat q = clamp(wanted, range.low, range.high);
-  if (recipe == Recipe::current && drawsBits(code.getRounding()))
+  bool isRoundedUp = drawsBits(code.getRounding()) || !code.hasNaN();
+  if (recipe == Recipe::current && isRoundedUp)
     return encodeScale(type, roundUp(q, type));
   if (recipe == Recipe::current)
     return encodeScale(type, q);
@@ -133,20 +144,22 @@ unsigned reference::chooseExponent(CodeAttrInterface code,
 SoftFloat reference::getMagnitude(CodeAttrInterface code,
                                   const SoftFloat &value) {
   SoftFloat magnitude = measure(code, value);
-  return magnitude.isFinite() ? magnitude : SoftFloat(Format::F32);
+  return magnitude.isFinite() || !code.hasNaN() ? magnitude
+                                                : SoftFloat(Format::F32);
 }
 
 Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
                           const SoftFloat &scale, CodeContext context) {
   SoftFloat prepared = prepare(code, value);
   SoftFloat inverse = toReal(1).div(scale);
-  return encode(code, prepared.mul(inverse), prepared.isFinite(), context);
+  bool isFinite = code.hasNaN() ? prepared.isFinite() : scale.isFinite();
+  return encode(code, scaleValue(code, prepared, inverse), isFinite, context);
 }
 
 SoftFloat reference::dequantize(CodeAttrInterface code,
                                 ArrayRef<uint64_t> codes,
                                 const SoftFloat &scale, CodeContext context) {
-  return finish(code, decode(code, codes, context).mul(scale));
+  return finish(code, unscale(code, decode(code, codes, context), scale));
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-"""Optimizers for JAX, over compiled kernels that XLA launches on the CPU.
+"""Optimizers for JAX, over compiled kernels that XLA launches.
 
 >>> import jax, jax.numpy as jnp, tandem.jax
 >>> optimizer = tandem.jax.adamw(lr=1e-3, strategy="collage-plus")

@@ -14,7 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from tandem._kernel import Kernel
-from tandem.jax import _library
+from tandem.jax import _gpu, _library
 
 #: The types that hold the elements of planes.
 DTYPES = {
@@ -132,18 +132,19 @@ def _lower(context, *operands, call: Call):
 
 
 mlir.register_lowering(launch_p, _lower, platform="cpu")
+mlir.register_lowering(launch_p, _gpu.lower, platform="cuda")
 
 
 def _refuse_platform(platform: str):
     def lower(context, *operands, call: Call):
         raise NotImplementedError(
-            f"{call.what} was to run on {platform}, where tandem.jax has no kernels yet; keep "
+            f"{call.what} was to run on {platform}, where tandem.jax has no kernels; keep "
             "its arrays on the CPU: jax.config.update('jax_platforms', 'cpu'), or jit it under "
             "jax.default_device(jax.devices('cpu')[0])")
     return lower
 
 
-for _platform in ("cuda", "rocm", "tpu"):
+for _platform in ("rocm", "tpu"):
     mlir.register_lowering(launch_p, _refuse_platform(_platform), platform=_platform)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import pathlib
+import tempfile
 
 try:
     import jax
@@ -19,12 +20,12 @@ if jax.__version_info__ < (0, 10):
 import tandem
 from tandem._kernel import Kernel
 
-#: The name of the handler in XLA.
+#: The name of the handlers in XLA, one for each platform.
 TARGET = "tandem_launch"
 
 
 def _load() -> ctypes.CDLL:
-    """Loads the library, and tells XLA of its handler."""
+    """Loads the library, and tells XLA of its handlers."""
     path = pathlib.Path(tandem.__file__).absolute().parent / "libtandem_jax.so"
     if not path.exists():
         raise ImportError(
@@ -34,14 +35,20 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.tandem_jax_add.restype = None
     library.tandem_jax_add.argtypes = (ctypes.c_char_p, ctypes.c_void_p, *[ctypes.c_size_t] * 3)
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(library.tandem_jax_launch),
-                                platform="cpu")
+    library.tandem_jax_add_package.restype = ctypes.c_char_p
+    library.tandem_jax_add_package.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+    for platform, handler in (("cpu", library.tandem_jax_launch),
+                              ("CUDA", library.tandem_jax_launch_cuda)):
+        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform=platform)
     return library
 
 
 _LIBRARY = _load()
-#: The names of kernels that XLA knows.
+#: The names of kernels that XLA knows, and the kernels by name.
 _KNOWN: dict[int, str] = {}
+_KERNELS: dict[str, Kernel] = {}
+#: The names of those whose code for GPUs it has.
+_PACKED: set[str] = set()
 
 
 def name_of(kernel: Kernel) -> str:
@@ -55,5 +62,44 @@ def name_of(kernel: Kernel) -> str:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
         _LIBRARY.tandem_jax_add(name.encode(), native.runtime_address(), len(kernel.planes),
                                 len(kernel.hypers), len(kernel.integers))
-        _KNOWN[id(native)] = name
+        _KNOWN[id(native)], _KERNELS[name] = name, kernel
     return _KNOWN[id(native)]
+
+#===------------------------------------------------------------------------===#
+# GPUs
+#===------------------------------------------------------------------------===#
+
+
+def gpu_targets(what: str) -> list[str]:
+    """The targets of the GPUs that JAX has, such as "sm_90"; `what` is launched there.
+
+    Raises:
+        NotImplementedError: it has none, or does not say what they are.
+    """
+    try:
+        found = {str(device.compute_capability) for device in jax.local_devices(backend="cuda")}
+    except (AttributeError, RuntimeError) as error:
+        raise NotImplementedError(
+            f"{what} is to be compiled for CUDA, but JAX has no CUDA GPU here that says which "
+            "compute capability to compile for; trace it in a process whose jax.devices('cuda') "
+            "has the GPU, and do not export it for CUDA from another one") from error
+    return sorted(f"sm_{capability.replace('.', '')}" for capability in found)
+
+
+def compile_for_gpus(name: str, what: str) -> None:
+    """Gives the library the code of a kernel for the GPUs that JAX has; `what` launches it."""
+    if name in _PACKED:
+        return
+    targets = gpu_targets(what)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "kernel.tdm"
+        try:
+            tandem.save(path, [_KERNELS[name]], targets=targets)
+        except ValueError as error:
+            raise NotImplementedError(
+                f"{what} was to run on GPUs of {', '.join(targets)}, for which Tandem has no code: "
+                f"{error}; keep its arrays on the CPU") from error
+        package = path.read_bytes()
+    if problem := _LIBRARY.tandem_jax_add_package(name.encode(), package, len(package)):
+        raise RuntimeError(problem.decode())
+    _PACKED.add(name)

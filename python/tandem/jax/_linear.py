@@ -9,19 +9,27 @@ from collections.abc import Sequence
 import jax
 
 from tandem._layers import Layer
+from tandem._matrix_codes import check_kind, check_recipe
+from tandem.jax._fp8_linear import function_of
 from tandem.jax._launch import summed_like, varying_axes
 from tandem.jax._layer import check_types, compiled, run_pass
 from tandem.jax._rules import TYPES
 
 
 def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None, recipe: str,
-           path: Sequence[str | os.PathLike]) -> jax.Array:
+           path: Sequence[str | os.PathLike], products: str) -> jax.Array:
     """x @ weight + bias."""
+    check_kind(products)
     factors = [x, weight] if bias is None else [x, weight, bias]
     _check(*factors)
     dtype = TYPES[x.dtype]
     layer = compiled("keep", recipe, dtype, dtype, tuple(map(os.fspath, path)))
-    return _function(layer, tuple(map(varying_axes, factors)))(*factors)
+    function = _function
+    if products == "fp8":
+        check_recipe(layer)
+        # Products of empty matrices are the same in all types.
+        function = function_of if x.size and weight.size else _function
+    return function(layer, tuple(map(varying_axes, factors)))(*factors)
 
 
 def _check(x: jax.Array, weight: jax.Array, *bias: jax.Array) -> None:

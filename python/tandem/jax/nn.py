@@ -86,19 +86,25 @@ def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: s
 
 
 def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *,
-           recipe: str = "coat", path: Path = ()) -> jax.Array:
+           recipe: str = "coat", path: Path = (), products: str = "bf16") -> jax.Array:
     """x @ weight + bias, which keeps x as the recipe says for linear layers.
 
     JAX computes the products. In the backward pass that of the weight's gradient reads what is
     kept.
+
+    With ``products="fp8"`` these are products of 8-bit floats: of what is kept of x, of E4M3
+    codes of the weight and, in the backward pass, of E5M2 codes of the gradient, with one scale
+    for each. The codes are PyTorch's, and so is all that follows the sums of their products.
 
     Args:
         x: [..., n] in bfloat16, float16 or float32.
         weight: [n, m] in the same type, as jax.nn's initializers and Flax have it. PyTorch's
             weights are transposed.
         bias: [m] in the same type.
+        products: "bf16" for products in x's type, or "fp8", which takes a recipe that keeps x
+            in E4M3 with an f32 scale for the tensor, such as "coat".
     """
-    return _linear.linear(x, weight, bias, recipe, path)
+    return _linear.linear(x, weight, bias, recipe, path, products)
 
 
 def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,

@@ -10,8 +10,9 @@ import torch
 
 from tandem import _tandem
 from tandem._arguments import directories
+from tandem._matrix_codes import check_recipe
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
-from tandem.torch.nn import _candidates, _products
+from tandem.torch.nn import _candidates
 from tandem.torch.nn._compress import _MODEL, Compression, _Swapping
 from tandem.torch.nn._layer import compiled
 from tandem.torch.nn._patterns import check_patterns, is_named
@@ -20,7 +21,7 @@ from tandem.torch.optim import AdamW
 if TYPE_CHECKING:
     from tandem.torch.distributed import ShardedFP8LM
 
-#: The strategies that are not part of the library, since only a level takes them.
+#: The strategies that are no part of the library, since only a level takes them.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
 
 #: The strategy of converted weights, by level.
@@ -103,7 +104,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     _tandem.check_recipe(recipe, directories(path))
     layers = _layers(model, exclude)
     settings = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
-    _products.check_recipe(compiled("keep", recipe, torch.bfloat16, torch.bfloat16,
+    check_recipe(compiled("keep", recipe, torch.bfloat16, torch.bfloat16,
                                     settings["path"]))
     swapping = _Converting(model, layers, settings, strict)
     swapping.check()

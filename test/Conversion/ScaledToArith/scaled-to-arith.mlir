@@ -52,17 +52,74 @@ func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 
 // CHECK-LABEL: func.func @read_root(
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %{{.+}} : f32
 // CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %{{.+}} : f32
 // CHECK:         %[[FRACTION:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
 // CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
-// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[ROOT:.+]] = arith.mulf %[[Z]], %[[WIDE]] : f32
 // CHECK:         %[[Y:.+]] = arith.mulf %[[ROOT]], %[[ROOT]] : f32
 // CHECK:         return %[[Y]]
 func.func @read_root(%q: i8, %s: bf16) -> f32 {
   %y = scaled.dequantize #scaled.root, %q by %s : (i8), bf16 -> f32
+  return %y : f32
+}
+
+// Where the scale is NaN, every code is 0.
+// CHECK-LABEL: func.func @mulaw(
+// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
+// CHECK:         %[[M:.+]] = arith.andi
+// CHECK:         %[[R:.+]] = arith.divf %{{.+}}, %[[S]] : f32
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[X]] : vector<4xf32>
+// CHECK:         %[[INVERSE:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
+// CHECK:         math.fma %[[MAGNITUDE]], %[[INVERSE]], %{{.+}} : vector<4xf32>
+// CHECK:         arith.constant dense<85> : vector<4xi32>
+// CHECK:         %[[BYTE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[MASK:.+]] = arith.select %[[IS_FINITE]], %{{.+}}, %{{.+}} : i8
+// CHECK:         %[[MASKS:.+]] = vector.broadcast %[[MASK]] : i8 to vector<4xi8>
+// CHECK:         %[[CODE:.+]] = arith.andi %[[BYTE]], %[[MASKS]] : vector<4xi8>
+// CHECK:         return %[[M]], %[[CODE]]
+func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
+  %m = scaled.magnitude #scaled.mulaw<signed>, %x : vector<4xf32> -> vector<4xi32>
+  %q = scaled.quantize #scaled.mulaw<signed>, %x by %s : vector<4xf32>, f32 -> vector<4xi8>
+  return %m, %q : vector<4xi32>, vector<4xi8>
+}
+
+// A group whose largest magnitude is beyond the range, or not finite, has a NaN in its
+// scale's type. The inverse of a power of two is a difference.
+// CHECK-LABEL: func.func @mulaw_scales(
+// CHECK:         %[[Q:.+]] = arith.mulf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Q]]
+// CHECK:         %[[IS_FINITE:.+]] = arith.cmpi ule, %[[BITS]]
+// CHECK:         %[[NAN:.+]] = arith.constant 2147483647 : i32
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         %[[BYTE:.+]] = arith.constant -1 : i8
+// CHECK:         arith.select %[[IS_FINITE]], %{{.+}}, %[[BYTE]] : i8
+// CHECK:         %[[TWICE_ONE:.+]] = arith.constant 2130706432 : i32
+// CHECK:         arith.subi %[[TWICE_ONE]], %{{.+}} : i32
+func.func @mulaw_scales(%amax: i32, %x: f32) -> (f32, f8E8M0FNU, i8) {
+  %0 = scaled.scale #scaled.mulaw<unsigned>, %amax by current : f32
+  %1 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f8E8M0FNU
+  %2 = scaled.scale #scaled.mulaw<unsigned>, %amax by pow2 : f32
+  %3 = scaled.quantize #scaled.mulaw<unsigned>, %x by %2 : f32, f32 -> i8
+  return %0, %1, %3 : f32, f8E8M0FNU, i8
+}
+
+// CHECK-LABEL: func.func @read_mulaw(
+// CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
+// CHECK:         %[[WORD:.+]] = arith.extui %[[Q]] : i8 to i32
+// CHECK-DAG:     %[[STEP:.+]] = arith.constant 372827 : i32
+// CHECK-DAG:     %[[TWO:.+]] = arith.constant 1073741824 : i32
+// CHECK:         %[[D:.+]] = arith.muli %[[WORD]], %[[STEP]] : i32
+// CHECK:         %[[BITS:.+]] = arith.addi %[[D]], %[[TWO]] : i32
+// CHECK:         %[[SUM:.+]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK:         %[[TWICE:.+]] = arith.mulf %[[S]], %{{.+}} : f32
+// CHECK:         %[[VALUE:.+]] = math.fma %[[SUM]], %[[S]], %[[TWICE]] : f32
+// CHECK:         return %[[VALUE]]
+func.func @read_mulaw(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.mulaw<unsigned>, %q by %s : (i8), f32 -> f32
   return %y : f32
 }
 
@@ -107,13 +164,13 @@ func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
 // CHECK-SAME:      %{{.+}}: f8E5M2, %{{.+}}: f8E5M2, %[[S:.+]]: f8E8M0FNU)
 // CHECK:         %[[HI_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
 // CHECK:         %[[LO_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
-// CHECK-DAG:     %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_BITS]] : i8 -> f32
-// CHECK-DAG:     %[[LO:.+]] = scaled.decode_float f8E5M2, %[[LO_BITS]] : i8 -> f32
-// CHECK:         %[[SUM:.+]] = arith.addf %[[HI]], %[[LO]] : f32
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f8E8M0FNU to i8
 // CHECK:         arith.shli
 // CHECK:         arith.constant 4194304 : i32
 // CHECK:         arith.constant 2143289344 : i32
+// CHECK-DAG:     %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_BITS]] : i8 -> f32
+// CHECK-DAG:     %[[LO:.+]] = scaled.decode_float f8E5M2, %[[LO_BITS]] : i8 -> f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[HI]], %[[LO]] : f32
 // CHECK:         arith.mulf %[[SUM]], %{{.+}} : f32
 func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
   %y = scaled.dequantize #scaled.pair<f8E5M2>, %h, %l by %s : (f8E5M2, f8E5M2), f8E8M0FNU -> f32
@@ -125,8 +182,8 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         arith.divf
 // CHECK:         %[[SCALE:.+]] = arith.truncf %{{.+}} : f32 to bf16
-// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
 // CHECK:         %[[HALF:.+]] = arith.bitcast %[[SCALE]] : bf16 to i16
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
 // CHECK:         arith.select %[[ZERO]], %{{.+}}, %[[HALF]] : i16
 func.func @current(%a: i32) -> bf16 {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16

@@ -46,7 +46,7 @@
 // CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xf32>
 // CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
 // CHECK:             } else {
-// CHECK-COUNT-8:       arith.cmpi slt, %{{.+}}, %[[TO]]
+// CHECK-COUNT-8:       arith.cmpi sgt, %{{.+}} : i32
 // CHECK:             }
 // CHECK:             %[[X:.+]] = arith.extf %[[LOADED]]#1
 // CHECK:             %[[SUM:.+]] = arith.addf %[[LOADED]]#0, %[[X]] : vector<8xf32>
@@ -174,7 +174,7 @@ tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
 // are zeros.
 // CHECK-LABEL: llvm.func @tandem_flag_of_zeros(
 // CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi32>
-// CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi64>
+// CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi32>
 // CHECK:             %[[BOTH:.+]] = arith.andi %[[HOLDS]], %[[EXISTS]] : vector<2xi1>
 // CHECK:             vector.reduction <or>, %[[BOTH]] : vector<2xi1> into i1
 tandem.step @flag_of_zeros compute(<f32, f32>) tensors [#g] scalars [] prologue {

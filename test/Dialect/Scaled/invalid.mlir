@@ -375,6 +375,11 @@ func.func private @rounding() attributes {c = #scaled.softsign<toward_zero>}
 
 // -----
 
+// expected-error @+1 {{a mu-law code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @mulaw_rounding() attributes {c = #scaled.mulaw<signed, toward_zero>}
+
+// -----
+
 // expected-error @+1 {{a root code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
 func.func private @rounding() attributes {c = #scaled.root<toward_zero>}
 

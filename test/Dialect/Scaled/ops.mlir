@@ -44,6 +44,8 @@ func.func @vectors(%x: vector<8xf32>, %s: f16) -> (vector<8xf32>, vector<8xi32>)
   %q = scaled.quantize #scaled.root, %x by %s : vector<8xf32>, f16 -> vector<8xi8>
   // CHECK: scaled.dequantize #scaled.softsign, %[[Q]] by %[[S]] : (vector<8xi8>), f16 -> vector<8xf32>
   %y = scaled.dequantize #scaled.softsign, %q by %s : (vector<8xi8>), f16 -> vector<8xf32>
+  // CHECK: scaled.quantize #scaled.mulaw<unsigned>, %[[X]] by %[[S]] : vector<8xf32>, f16 -> vector<8xi8>
+  %l = scaled.quantize #scaled.mulaw<unsigned>, %x by %s : vector<8xf32>, f16 -> vector<8xi8>
   return %y, %m : vector<8xf32>, vector<8xi32>
 }
 

@@ -215,6 +215,31 @@ func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E
 
 // -----
 
+// expected-error @+1 {{#scaled.mulaw<signed> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
+func.func private @scaled_c10_group() attributes {s = #tandem.scaled<#scaled.mulaw<signed>, group = tensor, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{#scaled.mulaw<unsigned> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
+func.func private @scaled_c10_given() attributes {s = #tandem.scaled<#scaled.mulaw<unsigned>, group = 64, scale = f32, recipe = given>}
+
+// -----
+
+// expected-error @+1 {{#scaled.mulaw<unsigned> has no NaN, so that a group's scale is NaN where one of its elements is not finite, and clamps nothing; use group = 16 to 256, recipe = current or pow2 and a scale that is not f16}}
+func.func private @scaled_c10_scale() attributes {s = #tandem.scaled<#scaled.mulaw<unsigned>, group = 64, scale = f16>}
+
+// -----
+
+// expected-error @+1 {{#scaled.mulaw<unsigned> needs groups; use #tandem.scaled}}
+func.func private @coded_c1_nan() attributes {s = #tandem.coded<#scaled.mulaw<unsigned>>}
+
+// -----
+
+// expected-error @+1 {{#scaled.mulaw<signed> has no NaN but that of a group's scale, and masked floats have no groups; use another code}}
+func.func private @masked_c2_nan() attributes {s = #tandem.masked<f32, #scaled.mulaw<signed>>}
+
+// -----
+
 // expected-error @+1 {{a masked float is f32, bf16 or f16, got 'f8E4M3FN'}}
 func.func private @masked_c1() attributes {s = #tandem.masked<f8E4M3FN, #scaled.minifloat<exponent = 4, mantissa = 2>>}
 
@@ -260,7 +285,7 @@ func.func private @scaled_c8_alone() attributes {s = #tandem.scaled<#scaled.root
 
 // -----
 
-// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
+// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.mulaw, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
 func.func private @scaled_code_format() attributes {s = #tandem.scaled<f8E4M3FN, group = 32, scale = f32>}
 
 // -----

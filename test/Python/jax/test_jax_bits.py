@@ -17,8 +17,9 @@ import jax.numpy as jnp
 
 import tandem
 import tandem.jax
+from support.delayed import with_delayed_gradients
 from support.jax_bits import (arrays, assert_same_bits, bits, dtype_of, gradients,
-                              state_of_torch, to_jax, to_torch, with_delayed_gradients)
+                              state_of_torch, to_jax, to_torch)
 from tandem._param_planes import ParamPlanes
 
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
@@ -34,10 +35,19 @@ def make(strategy, name="adamw", **options):
     return getattr(tandem.jax, name)(strategy=strategy, seed=7, **options)
 
 
+def given(params, seed):
+    """The gradients of a seed; those below 0 have an infinity."""
+    grads = gradients(params, abs(seed))
+    if seed < 0:
+        grads[1] = grads[1].at[3].set(jnp.inf)
+    return grads
+
+
 def train(optimizer, params, state, seeds, **hypers):
     step = jax.jit(optimizer.step)
     for seed in seeds:
-        params, state = step(gradients(params, seed), state, params, **hypers)
+        params, state = step(given(params, seed), state, params, **hypers)
+        assert state.skipped is None or state.skipped == (seed < 0)
     return params, state
 
 
@@ -75,14 +85,14 @@ def test_numpy(strategy):
 def torch_steps(optimizer, seeds):
     params = optimizer.param_groups[0]["params"]
     for seed in seeds:
-        grads = gradients([to_jax(p) for p in params], seed)
+        grads = given([to_jax(p) for p in params], seed)
         for param, grad in zip(params, grads):
             param.grad = to_torch(grad)
         optimizer.step()
 
 
-def compared(strategy, name, shapes, bound, dtype=None, **options):
-    """Two steps by PyTorch, then three by each of the two."""
+def compared(strategy, name, shapes, bound, dtype=None, seeds=range(2, 5), **options):
+    """Two steps by PyTorch, then those of the seeds by each of the two."""
     torch = pytest.importorskip("torch")
     import tandem.torch
     options |= OPTIMIZERS.get(name, {})
@@ -97,8 +107,8 @@ def compared(strategy, name, shapes, bound, dtype=None, **options):
     tensors = theirs.param_groups[0]["params"]
     params = [to_jax(p) for p in tensors]
     state = state_of_torch(optimizer, [theirs.state[p] for p in tensors], params)
-    params, state = train(optimizer, params, state, range(2, 5), lr=RATE)
-    torch_steps(theirs, range(2, 5))
+    params, state = train(optimizer, params, state, seeds, lr=RATE)
+    torch_steps(theirs, seeds)
     want = state_of_torch(optimizer, [theirs.state[p] for p in tensors], params)
     assert_same_bits(params, [to_jax(p) for p in tensors])
     assert_same_bits(state.planes, want.planes)
@@ -141,6 +151,13 @@ def test_adafactor():
 def test_pytorch_delayed_gradients(tmp_path):
     """Scales of gradients follow from the gradients before, which the state remembers."""
     compared(with_delayed_gradients(tmp_path), "adamw", SHAPES, 0, path=[tmp_path])
+
+
+@pytest.mark.parametrize("strategy", ("fp8-lm-delayed", "fp8-collage-plus", "coat-fp32"))
+def test_pytorch_skipped_steps(strategy, tmp_path):
+    """Steps that are skipped leave no trace in the scales of later gradients."""
+    compared(with_delayed_gradients(tmp_path, strategy), "adamw", SHAPES, 0, path=[tmp_path],
+             seeds=(-2, 2, -3, -4, 3), skip_nonfinite=True)
 
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "adam8bit", "fp8-lm"))

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 
 import tandem
 import tandem.jax
+from support.delayed import with_delayed_gradients
 from support.jax_bits import (arrays, assert_same_bits, dtype_of, gradients, state_of_torch,
-                              to_jax, to_torch, with_delayed_gradients)
+                              to_jax, to_torch)
 from support.kernels import STRATEGY_PATH
 from tandem.jax import convert_state
 

@@ -14,7 +14,8 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp
 
-from support.jax_bits import arrays, assert_same_bits, bits, to_jax, to_torch
+from support.jax_bits import (arrays, assert_same_bits, bits, run_on_two_devices, to_jax,
+                              to_torch)
 from tandem.jax import nn
 
 TYPES = ("float32", "bfloat16", "float16")
@@ -128,6 +129,153 @@ def test_linear_refuses():
         jax.vmap(jax.grad(lambda x: nn.linear(x, weight).sum()))(x)
     with pytest.raises(NotImplementedError, match="has no derivative"):
         jax.hessian(lambda x: jnp.square(nn.linear(x, weight)).sum())(x)
+
+#===----------------------------------------------------------------------===#
+# Products of 8-bit floats
+#===----------------------------------------------------------------------===#
+
+FP8_RECIPES = ("coat", "te-current", "coat-fp8", "coat-flow")
+
+
+def fp8_by_pytorch(x, weight, bias, dy, recipe):
+    """The output of PyTorch's layer and the gradients, with the weight's as JAX has it."""
+    pytest.importorskip("torch")
+    from tandem.torch.nn import functional
+    factors = [to_torch(a).requires_grad_() for a in (x, weight.T, *([] if bias is None else [bias]))]
+    y = functional.linear(*factors, recipe=recipe, products="fp8")
+    y.backward(to_torch(dy))
+    dx, dweight, *dbias = [to_jax(a.grad) for a in factors]
+    return to_jax(y), (dx, dweight.T, *dbias)
+
+
+def fp8_by_jax(x, weight, bias, dy, recipe, jit=True):
+    def both(dy, *factors):
+        y, pull = jax.vjp(lambda *factors: nn.linear(
+            *factors, recipe=recipe, products="fp8"), *factors)
+        return y, pull(dy)
+    factors = [x, weight] if bias is None else [x, weight, bias]
+    return (jax.jit(both) if jit else both)(dy, *factors)
+
+
+def few_bits(shapes, dtype, seed):
+    """Random multiples of 1/4 up to 3, whose codes' products have sums that f32 holds exactly;
+    the largest magnitude, which the scale is made of, is no power of two."""
+    draw = np.random.default_rng(seed)
+    return [jnp.asarray(draw.integers(-12, 13, shape) / 4 * 1.3, jnp.float32).astype(dtype)
+            for shape in shapes]
+
+
+@every_type
+@pytest.mark.parametrize("recipe", FP8_RECIPES)
+@pytest.mark.parametrize("has_bias", (False, True))
+def test_fp8_bits_of_pytorch(dtype, recipe, has_bias):
+    """The codes, the scales and all roundings are PyTorch's: where sums are exact, every bit."""
+    x, weight, bias, dy = few_bits([(3, 16, 48), (48, 32), (32,), (3, 16, 32)], dtype, 1)
+    bias = bias * jnp.asarray(0.37, dtype) if has_bias else None
+    for jit in (True, False):
+        y, gradients = fp8_by_jax(x, weight, bias, dy, recipe, jit)
+        want, wanted = fp8_by_pytorch(x, weight, bias, dy, recipe)
+        assert_same_bits((y, gradients[:2]), (want, wanted[:2]))
+        if has_bias:
+            assert_near(gradients[2], wide(wanted[2]), 50, dtype)
+    assert np.abs(wide(y) - wide(nn.linear(x, weight, bias, recipe=recipe))).max() > 1e-3
+
+
+@every_type
+def test_fp8_near_pytorch(dtype):
+    """Random numbers, whose sums XLA rounds in an order of its own."""
+    x, weight, bias, dy = arrays([(7, 300), (300, 130), (130,), (7, 130)], dtype)
+    got = fp8_by_jax(x, weight, bias, dy, "coat")
+    want = fp8_by_pytorch(x, weight, bias, dy, "coat")
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert_near(ours, wide(theirs), 30, dtype)
+
+
+def test_fp8_keeps_codes():
+    """The backward pass has a byte for each element of the input, and of the weight."""
+    x, weight = arrays([(128, 512), (512, 256)], jnp.bfloat16)
+    kept = jax.tree.leaves(jax.eval_shape(lambda *factors: jax.vjp(
+        lambda *factors: nn.linear(*factors, products="fp8"), *factors)[1], x, weight))
+    assert sum(y.size * y.dtype.itemsize for y in kept) == weight.size + x.size + 8
+
+
+def test_fp8_vectors_and_empty_inputs():
+    x, weight, dy = few_bits([(48,), (48, 32), (32,)], jnp.bfloat16, 2)
+    y, (dx, dweight) = fp8_by_jax(x, weight, None, dy, "coat")
+    want, (wanted, _) = fp8_by_pytorch(x, weight, None, dy, "coat")
+    assert_same_bits((y, dx), (want, wanted))
+    assert dweight.shape == weight.shape
+    y, (dx, dweight) = fp8_by_jax(jnp.ones((0, 48)), jnp.ones((48, 32)), None,
+                                  jnp.ones((0, 32)), "coat")
+    assert y.shape == (0, 32) and dx.shape == (0, 48) and not dweight.any()
+
+
+def test_fp8_trains():
+    """A layer learns to be another one."""
+    x, target = arrays([(64, 32), (32, 16)], jnp.float32)
+    weight = jnp.zeros_like(target)
+
+    @jax.jit
+    def advance(weight):
+        loss, slope = jax.value_and_grad(lambda weight: jnp.mean(jnp.square(
+            nn.linear(x, weight, products="fp8") - x @ target)))(weight)
+        return loss, weight - 4 * slope
+
+    losses = []
+    for _ in range(60):
+        loss, weight = advance(weight)
+        losses.append(float(loss))
+    assert losses[-1] < 1e-2 * losses[0]
+
+
+FP8_SHARDS = """
+import functools
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, PartitionSpec as P
+from support.jax_bits import arrays
+from tandem.jax import nn
+
+mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
+x, weight, bias = arrays([(8, 32), (32, 10), (10,)], jnp.float32)
+
+
+def loss(weight, bias, x):
+    return jnp.sum(jnp.square(nn.linear(x, weight, bias, products="fp8")))
+
+
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), P(), P("data")),
+                   out_specs=(P(), (P(), P(), P("data"))))
+def spread(*inputs):
+    return jax.value_and_grad(lambda *inputs: jax.lax.psum(loss(*inputs), "data"), (0, 1, 2))(
+        *inputs)
+
+
+got, (dweight, dbias, dx) = jax.jit(spread)(weight, bias, x)
+parts = [jax.value_and_grad(loss, (0, 1, 2))(weight, bias, rows) for rows in (x[:4], x[4:])]
+np.testing.assert_allclose(got, sum(part for part, _ in parts), rtol=1e-5)
+for at, sums in enumerate((dweight, dbias)):
+    np.testing.assert_allclose(sums, sum(grads[at] for _, grads in parts), rtol=1e-5, atol=1e-5)
+np.testing.assert_array_equal(dx, jnp.concatenate([grads[2] for _, grads in parts]))
+"""
+
+
+def test_fp8_shards():
+    """Each shard has scales of its own; gradients of what all devices have are sums."""
+    run_on_two_devices(FP8_SHARDS)
+
+
+def test_fp8_refuses():
+    x, weight = jnp.ones((2, 4)), jnp.ones((4, 3))
+    with pytest.raises(ValueError, match="^products is 'bf16' or 'fp8', got 'e4m3'"):
+        nn.linear(x, weight, products="e4m3")
+    for recipe in ("mxfp8", "bf16", "fp32", "block-128"):
+        with pytest.raises(ValueError, match="products='fp8' takes a recipe that keeps inputs of "
+                           "linear layers in E4M3 with an f32 scale"):
+            nn.linear(x, weight, recipe=recipe, products="fp8")
+    with pytest.raises(ValueError, match="^linear under recipe 'te-delayed' dithers, remembers"):
+        nn.linear(x, weight, recipe="te-delayed", products="fp8")
+    with pytest.raises(TypeError, match="weight of linear is bfloat16, but x float32"):
+        nn.linear(x, weight.astype(jnp.bfloat16), products="fp8")
 
 #===----------------------------------------------------------------------===#
 # The cross entropy

@@ -106,6 +106,8 @@ class Code:
     zero = 0
     # Where there is one, no positive number is written that is smaller.
     least = None
+    # Whether a code stands for what is not a number; else its group's scale is NaN.
+    has_nan = True
 
     @property
     def uses_random(self):
@@ -123,6 +125,18 @@ class Code:
 
     def measure(self, x):
         return np.abs(x)
+
+    def scaled(self, x, inverse):
+        """Returns what is encoded of x."""
+        return x * inverse
+
+    def unscaled(self, number, scale):
+        """Returns what is read, given the number that a code stands for."""
+        return number * scale
+
+    def normalize(self, amax):
+        """Returns a scale, not rounded to its type, for the largest magnitude."""
+        return amax / _F32(self.largest)
 
 
 @dataclass(frozen=True)
@@ -263,6 +277,73 @@ class RootCode(Code):
     def decode(self, codes, exponent=None):
         value = codes[0].astype(_F32) / _F32(254)
         return np.where(codes[0] == 255, _F32(np.nan), value)
+
+
+@dataclass(frozen=True)
+class MuLawCode(Code):
+    """The logarithm of 2 + |y|, linear between powers of two, in a byte."""
+
+    signed: bool
+    rounding: str = "nearest"
+
+    has_nan = False
+
+    @property
+    def _codes_in_two_octaves(self):
+        return Fraction(85 if self.signed else 45) / (1 - Fraction(1, 2**24))
+
+    @property
+    def _last(self):
+        return 127 if self.signed else 255
+
+    def _number(self, q):
+        """Returns the number of q / codes octaves from 2 on, exactly: 2^(1 + whole) (1 + part) - 2."""
+        octaves = 2 * Fraction(q) / self._codes_in_two_octaves
+        return Fraction(2)**(1 + octaves // 1) * (1 + octaves % 1) - 2
+
+    @cached_property
+    def _numbers(self):
+        return np.array([_F32(float(self._number(q))) for q in range(self._last + 1)])
+
+    @property
+    def largest(self):
+        return float(self._numbers[-1])
+
+    @property
+    def least(self):
+        return _F32(2) + self._numbers[1]
+
+    def scaled(self, x, inverse):
+        """2 and |x| over the scale, rounded once, with the sign of x."""
+        return np.copysign(_fma(np.abs(x), inverse, _F32(2)), x)
+
+    def unscaled(self, number, scale):
+        value = _fma(_F32(2) + np.abs(number), scale, _F32(-2) * scale)
+        return np.where(np.signbit(number), -np.abs(value), value)
+
+    def normalize(self, amax):
+        return amax * _F32((1 + 2.0**-22) / self.largest)
+
+    def measure(self, x):
+        """More than any number where no code stands for x."""
+        lost = ~np.isfinite(x) | ((x < 0) & (not self.signed))
+        return np.where(lost, _F32(np.inf), np.abs(x))
+
+    def encode(self, y, finite, exponent=None, random=None):
+        """The number of codes up to |y|, at least 2, whose fraction has 16 bits and is
+        rounded down only after 2^-16 of the random bits' unit was added."""
+        significand, power = np.frexp(np.abs(y))
+        octaves = (power - 2) + (2 * significand.astype(np.float64) - 1)
+        octaves = np.where(finite, np.nan_to_num(octaves), 0)
+        units = octaves * 2**23 * (85 if self.signed else 45)
+        bits = 0x8000 if self.rounding == "nearest" else random.astype(np.float64)
+        code = np.floor((units + 255) / 2**24 + bits / 2**16).astype(np.int64)
+        code = code | np.where(np.signbit(y) & self.signed, 0x80, 0)
+        return [np.where(finite, code, 0).astype(np.uint8)]
+
+    def decode(self, codes, exponent=None):
+        number = self._numbers[codes[0] & self._last]
+        return np.where((codes[0] > 0x7F) & self.signed, -number, number)
 
 
 #===----------------------------------------------------------------------===#

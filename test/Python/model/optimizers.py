@@ -18,7 +18,7 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
+from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode, PairCode,
                     RootCode, SoftsignCode)
 from .metrics import tree_sum
 from .scaled import WHOLE, Coded, Masked, Residual, Scaled
@@ -133,6 +133,17 @@ def _softsign_library():
     }
 
 
+def _mulaw_library():
+    """The named strategies whose 8-bit moments cost the fewest instructions."""
+    bf16 = Plain("bf16")
+    first = Scaled(MuLawCode(True, "dither"), 32, "f32")
+    second = Scaled(MuLawCode(False, "dither"), 32, "f32", "pow2")
+    return {
+        "dither-mulaw": Strategy(bf16, Plain("bf16", "dither"), first, second),
+        "residual-mulaw": Strategy(bf16, Residual("bf16", "i8", "dither"), first, second),
+    }
+
+
 def _coat_library():
     """Moments of 8-bit floats whose range groups of 128 stretch."""
     bf16, f32 = Plain("bf16"), Plain("f32")
@@ -153,7 +164,7 @@ def _scaled_library():
     grad, one, two = (Scaled(c, 128, "f32", "pow2") for c in (
         _E4M3, _dither(_E4M3), PairCode("f8E4M3FN", "dither")))
     unsigned = Scaled(_dither(_UNSIGNED), 256, "f32")
-    return _softsign_library() | _coat_library() | {
+    return _softsign_library() | _mulaw_library() | _coat_library() | {
         "flash": Strategy(bf16, Residual("bf16", "i8", "dither"), softsign, root),
         "flash-32": Strategy(bf16, Residual("bf16", "i16", "dither"), softsign, root),
         "adam8bit": Strategy(bf16, weight, Scaled(_dither(_SIGNED), 256, "f32"), unsigned),

@@ -56,7 +56,8 @@ def encode_scale(type, values):
     """The codes of values that the type has."""
     if type != "f8E8M0FNU":
         return encode(type, values)
-    return (np.frexp(values)[1] + 126).astype(np.uint8)
+    exponent = np.frexp(values)[1] + 126
+    return np.where(np.isnan(values), 255, exponent).astype(np.uint8)
 
 
 def scale_range(type, largest):
@@ -81,7 +82,7 @@ def _narrow_scale(wanted, type, code):
     low, high = scale_range(type, code.largest)
     wanted = np.clip(wanted, low, min(high, format_range(type)[0]))
     bits = encode(type, wanted)
-    if code.uses_random:
+    if code.uses_random or not code.has_nan:
         bits = bits + (decode(type, bits) < wanted).astype(bits.dtype)
     return decode(type, bits)
 
@@ -94,11 +95,14 @@ def choose_scale(amax, code, type, recipe, margin=0):
         exponent = np.frexp(amax)[1] - 1 - floor(log2(largest)) + margin
         wanted = np.ldexp(1.0, np.maximum(exponent, -1000))
     else:
-        wanted = (amax / _F32(largest)).astype(np.float64) * 2.0**margin
+        wanted = code.normalize(amax).astype(np.float64) * 2.0**margin
     if recipe == "current":
         chosen = _narrow_scale(wanted, type, code)
     else:
         chosen = powers[np.minimum(np.searchsorted(powers, wanted), len(powers) - 1)]
+    if not code.has_nan:
+        high = powers[-1] if recipe == "pow2" else scale_range(type, largest)[1]
+        chosen = np.where(wanted > high, np.nan, chosen)
     return np.where(amax == 0, 1.0, chosen).astype(_F32)
 
 
@@ -138,8 +142,9 @@ def _encode(code, prepared, y, exponent, draw):
     if code.least is not None:
         y = draw.lifted(y, prepared, code.least)
     bits = draw.bits(code.rounding, len(y))
-    codes = code.encode(y, np.isfinite(prepared), exponent, bits)
-    return draw.raised(codes, prepared, code.zero)
+    finite = np.isfinite(prepared if code.has_nan else y)
+    codes = code.encode(y, finite, exponent, bits)
+    return draw.raised(codes, np.where(finite, prepared, 0), code.zero)
 
 
 @dataclass(frozen=True)
@@ -206,8 +211,8 @@ class Scaled(Storage):
             scale = check_scale(self.scale, planes[name + ".scale"], self.code)
         with np.errstate(all="ignore"):
             exponent = self._exponents(planes, name, len(codes[0]))
-            value = self.code.decode(codes, exponent) * self._spread(
-                scale, len(codes[0]))
+            number = self.code.decode(codes, exponent)
+            value = self.code.unscaled(number, self._spread(scale, len(codes[0])))
             return self.code.finish(value.astype(_F32))
 
     def _exponents(self, planes, name, size):
@@ -220,7 +225,8 @@ class Scaled(Storage):
         """The magnitudes of each group in a row; 0 where there is no number."""
         columns = self.columns or max(len(x), 1)
         group = min(self.group, columns)
-        magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0)).reshape(-1, columns)
+        counts = np.isfinite(x) | (not self.code.has_nan)
+        magnitude = np.where(counts, np.abs(x), _F32(0)).reshape(-1, columns)
         padding = ((0, -len(magnitude) % self.rows), (0, -columns % group))
         padded = np.pad(magnitude, padding)
         down, across = len(padded) // self.rows, padded.shape[1] // group
@@ -273,7 +279,7 @@ class Scaled(Storage):
             if self.code.range:
                 shared[name + ".exponent"] = self.code.choose_exponent(
                     scale, self._least_magnitudes(x))
-            codes = _encode(self.code, prepared, prepared * inverse,
+            codes = _encode(self.code, prepared, self.code.scaled(prepared, inverse),
                             self._exponents(shared, name, len(x)), draw)
             if self.history:
                 shared |= self._remember(planes, name, amax)

@@ -7,12 +7,12 @@
 # scale, a graph that stores and reads one, and values that meet their edges.
 #
 #===----------------------------------------------------------------------===#
-"""`CODES`, `SCALES`, the graph `SWAP`, and values."""
+"""`CODES`, `SCALES`, which of them go together, the graph `SWAP`, and values."""
 
 import numpy as np
 
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
-                         RootCode, SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
+                         PairCode, RootCode, SoftsignCode)
 
 # The new value is the gradient, the old one goes where f32 shows every bit.
 SWAP = """
@@ -55,6 +55,9 @@ CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "signed-expanded-dither": ExpandedCode(DynamicCode(True, "dither"), 1e6),
          "minifloat-dither": MinifloatCode(5, 6, None, "ieee", "dither"),
          "wide-dither": MinifloatCode(8, 3, None, "ieee", "dither"),
+         "mulaw": MuLawCode(True), "mulaw-drawn": MuLawCode(True, "stochastic"),
+         "mulaw-dither": MuLawCode(True, "dither"), "unsigned-mulaw": MuLawCode(False),
+         "unsigned-mulaw-dither": MuLawCode(False, "dither"),
          "tf32": MinifloatCode(8, 10, None, "ieee"),
          "tf32-drawn": MinifloatCode(8, 10, None, "ieee", "stochastic"),
          "e8m23": MinifloatCode(8, 23, None, "ieee", "dither")}
@@ -62,6 +65,16 @@ SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor"),
           ("f32", "given"), ("f16", "given"), ("f8E8M0FNU", "given")]
+#: Codes that need no group for what is not a number.
+WITH_NAN = [name for name, code in CODES.items() if code.has_nan]
+
+
+def storages(scales=SCALES):
+    """The names of codes with the scales that they take, and their recipes."""
+    made = [(scale, recipe) for scale, recipe in scales
+            if recipe in ("current", "pow2") and scale != "f16"]
+    return [(name, *scale) for name in CODES
+            for scale in (scales if name in WITH_NAN else made)]
 
 
 def values(rng, size):

@@ -37,6 +37,7 @@ from model.codes import FloatCode, PairCode, RootCode
 from model.optimizers import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
+from support.delayed import with_delayed_gradients
 from support.gloo import error_text
 from support.kernels import write_strategies
 from tandem.torch import _exchange
@@ -729,15 +730,32 @@ def no_gradient():
 
 
 def nan_on_one_rank():
-    """One element that is NaN, in one rank's shard: all skip the step."""
+    """One element that is NaN, in one rank's shard: whether all skip the step, and whether it
+    leaves weights and states as they are, also where scales of gradients remember those before."""
+    found = {"plain": _skipped_step("collage-plus")}
+    for strategy in ("bf16-dither", "fp8-lm-delayed"):
+        with tempfile.TemporaryDirectory() as folder:
+            name = with_delayed_gradients(Path(folder), strategy)
+            found[strategy] = _skipped_step(name, path=[folder])
+    return found
+
+
+def _skipped_step(strategy, **options):
+    """Whether a step was skipped, and whether weights and states stayed."""
     model = sharded()
-    optimizer = optimizer_of(model.parameters(), "collage-plus", skip_nonfinite=True)
+    optimizer = optimizer_of(model.parameters(), strategy, skip_nonfinite=True, **options)
     backward(model, 0)
-    before = [gather(param) for param in model.parameters()]
+    optimizer.step()
+    optimizer.zero_grad()
+    backward(model, 1)
+    before = [(gather(param), copy.deepcopy(dict(optimizer.state[param])))
+              for param in model.parameters()]
     if dist.get_rank() == 0:
         model.first.weight.grad.to_local()[0, 0] = torch.nan
     optimizer.step()
-    same = all(torch.equal(gather(p), b) for p, b in zip(model.parameters(), before))
+    same = all(torch.equal(gather(param), weight)
+               and _planes_that_differ(optimizer.state[param], state) == []
+               for param, (weight, state) in zip(model.parameters(), before))
     return [optimizer.skipped, same]
 
 

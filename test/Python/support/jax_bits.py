@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import tandem.jax
-from support.kernels import STRATEGY_PATH
 from tandem.jax._launch import DTYPES
 
 
@@ -53,17 +52,6 @@ def assert_same_bits(got, want):
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(want)):
         assert (x.dtype, x.shape) == (y.dtype, y.shape), path
         assert np.array_equal(bits(x), bits(y)), path
-
-
-def with_delayed_gradients(folder):
-    """Writes a strategy whose scales of gradients are made from those before; returns its name."""
-    text = (STRATEGY_PATH / "fp8-lm-delayed.mlir").read_text()
-    (grad,) = [line for line in text.splitlines() if "assign grad" in line]
-    delayed = grad.replace("recipe = pow2", "recipe = pow2, history = 16, margin = 1")
-    text = text.replace(grad, delayed).replace("fp8-lm-delayed", "delayed")
-    assert delayed in text
-    (folder / "delayed.mlir").write_text(text)
-    return "delayed"
 
 
 def run_on_two_devices(program, *arguments):

@@ -18,8 +18,8 @@ import pytest
 
 import tandem
 from model import Strategy
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
-                         SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
+                         PairCode, SoftsignCode)
 from model.scaled import ROW, WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
@@ -157,8 +157,9 @@ def code_text(code):
         return f"#scaled.expanded<{inner}, range = {code.range}>"
     if isinstance(code, MinifloatCode):
         return f"#scaled.minifloat<{_minifloat_text(code)}>"
-    if isinstance(code, DynamicCode):
-        name, values = "dynamic", ["signed" if code.signed else "unsigned"]
+    if isinstance(code, (DynamicCode, MuLawCode)):
+        name = "dynamic" if isinstance(code, DynamicCode) else "mulaw"
+        values = ["signed" if code.signed else "unsigned"]
     elif isinstance(code, (FloatCode, PairCode)):
         name = "float" if isinstance(code, FloatCode) else "pair"
         values = [code.format]

@@ -15,7 +15,8 @@ from model import SCALED_LIBRARY, STRATEGIES
 from model.storage import Plain
 
 _DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-_BITS = {1: (torch.int8, np.uint8), 2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32)}
+_BITS = {1: (torch.int8, np.uint8), 2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32),
+         8: (torch.int64, np.uint64)}
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY
 # The strategies whose weights and gradients PyTorch has a type for.

@@ -77,6 +77,26 @@ def cases():
     return {f"{name}-{strategy}": _compare(name, strategy) for name, strategy in CASES}
 
 
+def skips():
+    """A rank skips a step if any rank's parameter has a gradient that is not finite."""
+    options = OPTIONS | {"strategy": "fp8-lm", "skip_nonfinite": True}
+    ours, theirs = parameters(SHAPES), parameters(SHAPES)
+    zero = ZeroRedundancyOptimizer(ours, tt.AdamW, **options)
+    alone = tt.AdamW(theirs, **options)
+    for bad in (None, *range(len(SHAPES)), None):
+        for params, optimizer in ((ours, zero), (theirs, alone)):
+            set_gradients(params, 1)
+            if bad is not None:
+                params[bad].grad.view(-1)[0] = torch.inf
+            optimizer.step()
+            optimizer.zero_grad()
+        if zero.optim.skipped != (bad is not None):
+            return f"another answer for parameter {bad}"
+        if not equal(ours, theirs):
+            return f"other weights for parameter {bad}"
+    return "right"
+
+
 def consolidated(zero):
     """The state of all ranks, on each of them. Pickled as torch.save does, which knows 8-bit
     floats."""

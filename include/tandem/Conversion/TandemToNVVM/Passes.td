@@ -31,6 +31,27 @@ def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm"> {
   let statistics = [Statistic<"numConverted", "converted", "Number of operations converted">];
 }
 
+def ConvertBytesToNVVM : Pass<"convert-bytes-to-nvvm"> {
+  let summary = "Move bytes by the permutations of NVIDIA chips";
+  let description = [{
+    Three sequences of integer operations on vectors of i32 become what takes a chip
+    fewer instructions, since neither LLVM nor ptxas finds it:
+
+    - the upper byte or half of each element, as a vector of i8 or i16: a permutation
+      (`prmt`) takes those of two elements;
+    - an upper half that is moved down by a byte, between the outer bytes of a value whose
+      others are known to be 0: a permutation;
+    - a magnitude that is greater than infinity's: a comparison of the float with itself.
+
+    No bit changes.
+
+    Example: `test/Conversion/BytesToNVVM/bytes-to-nvvm.mlir`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+  let statistics = [Statistic<"numConverted", "converted", "Number of operations converted">];
+}
+
 def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for NVIDIA GPUs";
   let description = [{

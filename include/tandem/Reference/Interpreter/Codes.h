@@ -76,6 +76,15 @@ Codes encode(scaled::CodeAttrInterface code, const SoftFloat &y, bool isFinite,
 SoftFloat decode(scaled::CodeAttrInterface code, llvm::ArrayRef<uint64_t> codes,
                  CodeContext context);
 
+/// Returns what `encode` takes for a prepared value: its product with the
+/// inverse of the scale. The mu-law code takes the sum of 2 and the product's
+/// magnitude, with the value's sign.
+SoftFloat scaleValue(scaled::CodeAttrInterface code, const SoftFloat &value,
+                     const SoftFloat &inverse);
+/// Returns what is read under a scale, for a decoded number.
+SoftFloat unscale(scaled::CodeAttrInterface code, const SoftFloat &number,
+                  const SoftFloat &scale);
+
 /// The magnitude of a value from which the scale of its group is made.
 SoftFloat measure(scaled::CodeAttrInterface code, const SoftFloat &value);
 

@@ -40,8 +40,9 @@ ParseResult tandem::scaled::parseCode(AsmParser &parser,
   if (attr)
     error << ", got " << attr;
   return error << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
-                  "#scaled.softsign, #scaled.root, #scaled.dynamic and "
-                  "#scaled.expanded, as in #scaled.float<f8E4M3FN>";
+                  "#scaled.softsign, #scaled.root, #scaled.mulaw, "
+                  "#scaled.dynamic and #scaled.expanded, as in "
+                  "#scaled.float<f8E4M3FN>";
 }
 void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;

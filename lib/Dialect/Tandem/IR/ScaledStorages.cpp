@@ -84,6 +84,24 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// (C10)
+static LogicalResult
+verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
+                 scaled::CodeAttrInterface code, Group group, Type scale,
+                 scaled::Recipe recipe) {
+  bool isSize = !group.isTensor() && !group.isRow() && group.rows == 1;
+  bool isMade =
+      recipe == scaled::Recipe::current || recipe == scaled::Recipe::pow2;
+  if (isSize && isMade && !scale.isF16())
+    return success();
+  return emitError()
+         << code
+         << " has no NaN, so that a group's scale is NaN where one "
+            "of its elements is not finite, and clamps nothing; use "
+            "group = 16 to 256, recipe = current or pow2 and a "
+            "scale that is not f16";
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, Group group,
@@ -103,6 +121,9 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (margin < 0 || margin > scaled::maxMargin || (margin && !history))
     return emitError() << "a margin is 0 to " << scaled::maxMargin
                        << " and belongs to a history, got " << margin;
+  if (!code.hasNaN() &&
+      failed(verifyWithoutNaN(emitError, code, group, scale, recipe)))
+    return failure();
   if (transposed && failed(verifyTransposed(emitError, code, group)))
     return failure();
   if (history)
@@ -328,7 +349,7 @@ LogicalResult
 CodedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                          scaled::CodeAttrInterface code) {
   // (C1)
-  if (!code.getRange())
+  if (!code.getRange() && code.hasNaN())
     return success();
   return emitError() << code << " needs groups; use #tandem.scaled";
 }
@@ -402,6 +423,10 @@ MaskedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << code
                        << " stretches the range of a group, and masked floats "
                           "have no groups; use a code without a range";
+  if (!code.hasNaN())
+    return emitError() << code
+                       << " has no NaN but that of a group's scale, and masked "
+                          "floats have no groups; use another code";
   return success();
 }
 

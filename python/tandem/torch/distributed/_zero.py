@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import optim as torch_optim
 
 from tandem._plane import RoleKind
+from tandem.torch._exchange import Exchange
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
 from tandem.torch.optim import _checkpoint
@@ -94,7 +95,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
 
     Raises:
         TypeError: ``optimizer_class`` is none of Tandem's, or ``weight_codes`` has something
-            that is not a parameter of this optimizer.
+            that is no parameter of this optimizer.
         ValueError: ranks differ in what they pass; ``overlap_with_ddp``, ``max_norm``, views of a bucket with several dtypes,
             or what the optimizer refuses itself.
     """
@@ -164,6 +165,9 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
 
     def _init_local_optimizer(self) -> None:
         super()._init_local_optimizer()
+        if self.optim._arguments["skip_nonfinite"]:
+            # Each rank looks at the gradients of its own parameters.
+            self.optim._skip_exchange = Exchange([self.process_group], self._default_device)
         self._number()
 
     def _number(self) -> None:

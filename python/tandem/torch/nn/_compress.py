@@ -11,7 +11,8 @@ import torch
 
 from tandem import _tandem
 from tandem._arguments import directories
-from tandem.torch.nn import _candidates, _products
+from tandem._matrix_codes import check_kind
+from tandem.torch.nn import _candidates
 from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._candidates import Unfit
 
@@ -71,7 +72,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
-        TypeError: if the recipe is not a string.
+        TypeError: if the recipe is no string.
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
@@ -87,7 +88,7 @@ def check_compression(recipe: str, *, recompute: bool = False, products: str = "
         raise TypeError(f"a recipe is a name such as 'coat', got {recipe!r}; under 'fp32' layers "
                         "keep everything exactly")
     _tandem.check_recipe(recipe, directories(path))
-    _products.check_kind(products)
+    check_kind(products)
 
 
 class _Swapping:

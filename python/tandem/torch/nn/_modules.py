@@ -6,8 +6,8 @@ import os
 
 import torch
 
+from tandem._matrix_codes import check_kind
 from tandem.torch.nn import functional as F
-from tandem.torch.nn._products import check_kind
 from tandem.torch.nn._saved_inputs import LayerState
 from tandem.torch.nn.functional import Path, _by
 

@@ -15,39 +15,18 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem import _tandem
 from tandem._convert import CPU
-from tandem._kernel import Rules, compile_rules
+from tandem._matrix_codes import quantizer, storage_of
 from tandem._plane import RoleKind
-from tandem._storages import described, floats
-from tandem._tandem import Storage
+from tandem._storages import described
 from tandem.torch.nn._autograd import first_derivative
-from tandem.torch.nn._layer import EDGES, Layer, Pass
+from tandem.torch.nn._layer import EDGES, Pass
 from tandem.torch.nn._stored import StoredTensor, decoded, executor_of, rows_of
-
-#: The types of a linear layer's products.
-KINDS = ("bf16", "fp8")
 
 #: The runtime's numbers of factors, and PyTorch's types of them.
 _FACTORS = {"f8E4M3FN": 0, "f8E5M2": 1}
 _TYPES = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}
 
 _WORKSPACE, _ALIGNED, _MULTIPLE = 32 << 20, 256, 16
-
-
-def check_recipe(layer: Layer) -> None:
-    """Refuses a recipe that does not keep a product's input as products take it."""
-    planes = layer.saved
-    has_codes = any(p.sets_size and p.type == "f8E4M3FN" for p in planes)
-    has_scale = any(p.is_whole_tensor and p.type == "f32" for p in planes)
-    if not has_codes or not has_scale:
-        raise ValueError(
-            f"products='fp8' takes a recipe that keeps inputs of linear layers in E4M3 with "
-            f"an f32 scale for the tensor, such as 'coat-fp8'; that of {layer.name} does not")
-
-
-def check_kind(products: str) -> None:
-    """Refuses a kind of products that there is not."""
-    if products not in KINDS:
-        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
 
 
 def is_served(x: torch.Tensor, weight: torch.Tensor, label: str, strict: bool) -> bool:
@@ -105,13 +84,6 @@ def _why_not(x: torch.Tensor, weight: torch.Tensor) -> tuple[str, str] | None:
 #===------------------------------------------------------------------------===#
 
 
-@functools.lru_cache(maxsize=None)
-def _storage(code: str, copy: bool = False) -> str:
-    """Returns the storage of a matrix for products: codes of 8 bits, with or without a
-    transposed copy."""
-    return Storage.matrix_codes(code, copy).text
-
-
 class Codes(NamedTuple):
     """A matrix in 8 bits."""
 
@@ -146,11 +118,8 @@ def in_rows(codes: torch.Tensor) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=None)
 def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
-    """Returns the kernel that writes the codes and scale of a matrix, and a transposed copy."""
-    edge = floats(EDGES[dtype])
-    rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.OUTPUT, None, edge),
-                              (RoleKind.SAVED, None, _storage(code, copy))))
-    return Pass(compile_rules("keep", "quantize", rules, target, function="keep"))
+    """Returns the pass that writes the codes and scale of a matrix, and a transposed copy."""
+    return Pass(quantizer(code, copy, EDGES[dtype], target))
 
 
 def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
@@ -158,7 +127,7 @@ def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
     one is wanted, which is for GPUs; a layer may have stored it so."""
     shape, copy = rows_of(x), copy and executor_of(x) is not CPU
     if (isinstance(x, StoredTensor)
-            and described(x.storage).without_transpose == _storage(code)):
+            and described(x.storage).without_transpose == storage_of(code)):
         return Codes.of(x.planes, shape)
     x = decoded(x).contiguous()
     if x.dtype not in EDGES:

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from tandem._convert import CPU
 from tandem._layers import check_alike, check_vectors
+from tandem._matrix_codes import check_kind, check_recipe
 from tandem._plane import RoleKind
 from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
@@ -171,7 +172,7 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 
 
 def _by(name: str, approximate: str) -> str:
-    """The layer of GELU or of what is made from it, by erf or by tanh."""
+    """The layer of GELU or of what is made of it, by erf or by tanh."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
     return name if approximate == "none" else f"{name}_tanh"
@@ -264,7 +265,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     such products, a warning says so once and calls the layer by its ``label``, or with
     ``strict`` an error. See :class:`Linear`.
     """
-    _products.check_kind(products)
+    check_kind(products)
     _check_devices("linear", x=x, weight=weight, bias=bias)
     wide = weight, bias
     if torch.is_autocast_enabled(x.device.type):
@@ -292,7 +293,7 @@ _linear_apart = _uncompiled(linear)
 def _is_fp8(recipe: str, path: Path, x: torch.Tensor, weight: torch.Tensor, label: str,
             strict: bool) -> bool:
     """Whether products are those of 8-bit floats, which the recipe must then suit."""
-    _products.check_recipe(_layer("keep", recipe, path, x=x))
+    check_recipe(_layer("keep", recipe, path, x=x))
     return _products.is_served(x, weight, label, strict)
 
 
@@ -315,7 +316,7 @@ def gated_linear(
     if name not in ("swiglu", "geglu", "geglu_tanh"):
         raise ValueError(
             f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
-    _products.check_kind(products)
+    check_kind(products)
     _check_gated(name, gate, up)
     _check_devices("gated_linear", gate=gate, weight=weight, bias=bias)
     wide = weight, bias

@@ -26,6 +26,10 @@ from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, 
                                   laid_out, rows_and_columns, rows_in_memory)
 
 
+#: The planes of a gradient that a state keeps for the next one's scales, by name.
+History = Mapping[str, torch.Tensor]
+
+
 class ParamBinding:
     """A parameter bound to memory: the addresses of its planes.
 
@@ -179,8 +183,6 @@ class KernelBinding(ParamPlanes):
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
         self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
                           if not plane.persistent]
-        #: Whether encoding a gradient takes a state.
-        self.grad_is_persistent = any(plane.persistent for plane in self.grad_planes)
         #: All that the state of a parameter holds.
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
         #: Adds up over ranks what the step reduces, if they share its parameters.
@@ -205,6 +207,8 @@ class KernelBinding(ParamPlanes):
         self._params: list[torch.Tensor] | None = None
         #: The gradients that the step has to encode, by the types that they are read in.
         self._enlisted: dict[torch.dtype, list[tuple]] = {}
+        #: The states of gradients with delayed scales, and the histories that they get.
+        self._histories: list[tuple[Mapping, History]] = []
 
     @property
     def params(self) -> list[torch.Tensor]:
@@ -378,28 +382,54 @@ class KernelBinding(ParamPlanes):
         """Memory for the planes of a gradient but those in the state."""
         return [self.empty(plane, like) for plane in self.grad_planes if not plane.persistent]
 
+    def history_after(self, state: Mapping | None, like: torch.Tensor) -> History:
+        """Copies of a gradient's planes in the state, for an encoding to write; zeros where
+        there is no state yet. The state gets them when the step is taken, so that a gradient
+        that no step takes leaves no trace."""
+        planes = [plane for plane in self.grad_planes if plane.persistent]
+        after = {plane.name: self.empty(plane, like).zero_() for plane in planes}
+        for name, plane in after.items() if state else ():
+            self.executor.call(lambda to=plane, name=name: to.copy_(local_of(state[name])))
+        return after
+
+    def note_history(self, bound: ParamBinding, history: History | None) -> None:
+        """Has the step give a state the history that belongs to the gradient which it takes."""
+        if history:
+            self._histories.append((bound.state, history))
+
+    def keep_histories(self, skip: torch.Tensor | None = None) -> None:
+        """Gives states the histories that belong to the gradients of the step, unless it is
+        skipped."""
+        pairs = [(local_of(state[name]), value) for state, history in self._histories
+                 for name, value in history.items()]
+        for to, value in pairs:
+            self.executor.call(lambda to=to, value=value: to.copy_(
+                value if skip is None else value.where(skip.reshape(()) == 0, to)))
+
     def encode_grads(self, grads: Sequence[torch.Tensor], likes: Sequence[torch.Tensor],
-                     planes: Sequence[list[torch.Tensor]], states: Sequence[Mapping | None],
+                     planes: Sequence[list[torch.Tensor]], histories: Sequence[History],
                      shards: Sequence[Shard | None] = (), adds: bool = False) -> None:
         """Writes gradients of one type into planes, or adds them to what is there.
 
         Args:
-            planes: those of each gradient but those in its state.
+            planes: those of each gradient but those of its history.
+            histories: of each, what :meth:`history_after` has given.
             shards: how the parameters are spread over ranks, which encode all of them
                 together.
         """
         dtype = _encoded_from(grads[0])
         self.convert([laid_out(grad, like, dtype) for grad, like in zip(grads, likes)],
-                     _plain(dtype), list(map(self.with_persistent, planes, states)),
+                     _plain(dtype), list(map(self._with_history, planes, histories)),
                      self.grad_storage, self.grad_planes, adds=adds, fresh=False,
                      shards=shards)
 
     def enlist_grad(self, bound: ParamBinding, grad: torch.Tensor) -> list[torch.Tensor]:
         """The planes that :meth:`encode_enlisted` writes a gradient into."""
         check_grad(grad, bound.like, lambda: bound.label)
-        planes = self.empty_grad(bound.like)
+        planes, history = self.empty_grad(bound.like), self.history_after(bound.state, bound.like)
         self._enlisted.setdefault(_encoded_from(grad), []).append(
-            (grad, bound.like, planes, bound.state, bound.shard))
+            (grad, bound.like, planes, history, bound.shard))
+        self.note_history(bound, history)
         return planes
 
     def encode_enlisted(self) -> None:
@@ -416,18 +446,18 @@ class KernelBinding(ParamPlanes):
         return self.gathers(shard) or (
             self.place_of(shard)[1] is not None and any(map(is_shared, encoded)))
 
-    def with_persistent(self, planes: Sequence[torch.Tensor],
-                  state: Mapping | None) -> list[torch.Tensor]:
-        """Returns all planes of a gradient, some from the state."""
+    def _with_history(self, planes: Sequence[torch.Tensor],
+                      history: History) -> list[torch.Tensor]:
+        """Returns all planes of a gradient."""
         rest = iter(planes)
-        return [local_of(state[plane.name]) if plane.persistent else next(rest)
+        return [history[plane.name] if plane.persistent else next(rest)
                 for plane in self.grad_planes]
 
-    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype,
-                    state: Mapping | None):
+    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
         """The gradient that these planes hold."""
         grad = torch.empty_like(planes[0], dtype=dtype)
-        self.convert([self.with_persistent(planes, state)], self.grad_storage, [grad],
+        history = self.history_after(None, planes[0])  # no value depends on it
+        self.convert([self._with_history(planes, history)], self.grad_storage, [grad],
                      _plain(dtype), [_plane_of(dtype)])
         return grad
 

@@ -79,11 +79,16 @@ class DeviceStep:
         rows = [self._write(optimizer, binding) for binding in bindings]
         executors = list(dict.fromkeys(binding.executor for binding in bindings))
         skips = self._decide(bindings, executors, getattr(optimizer, "found_inf", None))
+        if exchange := optimizer._skip_exchange:
+            found = exchange.any(any(bool(skip) for skip in skips.values()))
+            for executor, skip in skips.items():
+                executor.call(lambda skip=skip: skip.fill_(found))
         for binding, own in zip(bindings, rows):
             with optimizer._explained(binding):
                 binding.plan.launch_on_device(
                     own.hypers.data_ptr(), own.integers.data_ptr(), len(own.table),
                     stream=binding.executor.stream, skip=_address(skips.get(binding.executor)))
+            binding.keep_histories(skips.get(binding.executor))
         for executor in executors:
             counters = {id(c): c for binding in bindings if binding.executor is executor
                         for c in binding.counters.values()}
@@ -140,6 +145,11 @@ class DeviceStep:
 def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
     """Refuses what a launch on the CPU would, of numbers that the host knows."""
     for binding in bindings:
+        if optimizer._skip_exchange and binding.executor.is_capturing:
+            raise RuntimeError(
+                f"{binding.kernel.name} asks other ranks whether a gradient is not finite, which "
+                "no CUDA graph can do; take the step outside of the graph, or leave "
+                "skip_nonfinite out")
         if binding.exchange and binding.executor.is_capturing:
             raise RuntimeError(
                 f"{binding.kernel.name} reduces parameters over ranks, which the host exchanges "

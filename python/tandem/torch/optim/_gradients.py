@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tandem.torch.optim._binding import KernelBinding, check_grad
+from tandem.torch.optim._binding import History, KernelBinding, check_grad
 
 #: The hook of each parameter; that of the newest optimizer takes the gradient.
 _hooks = WeakTensorKeyDictionary()
@@ -19,6 +19,8 @@ class Gradients:
 
     def __init__(self):
         self._planes: dict[torch.Tensor, list[torch.Tensor]] = {}
+        #: The histories that states get when a step takes these gradients.
+        self._histories: dict[torch.Tensor, History] = {}
         #: The parameters whose gradients the next step takes from p.grad, and releases.
         self._left: set[torch.Tensor] = set()
 
@@ -41,8 +43,9 @@ class Gradients:
         check_grad(param.grad, param, label)
         planes = self._planes.get(param)
         made = binding.empty_grad(like) if planes is None else planes
-        binding.encode_grads([param.grad], [like], [made], [state], adds=planes is not None)
-        self._planes[param] = made
+        history = self._histories.get(param) or binding.history_after(state, like)
+        binding.encode_grads([param.grad], [like], [made], [history], adds=planes is not None)
+        self._planes[param], self._histories[param] = made, history
         param.grad = None
 
     def leave(self, param: torch.Tensor) -> None:
@@ -53,6 +56,10 @@ class Gradients:
         """The planes of a parameter's gradient, if it has one."""
         return self._planes.get(param)
 
+    def history_of(self, param: torch.Tensor) -> History | None:
+        """The history that the state gets when a step takes the gradient, if there is one."""
+        return self._histories.get(param)
+
     def replace(self, param: torch.Tensor, planes: list[torch.Tensor]) -> None:
         """Other planes of a gradient that there is."""
         self._planes[param] = planes
@@ -61,6 +68,7 @@ class Gradients:
         """Forgets the gradients of these parameters, of all if None."""
         for param in [*self._planes, *self._left] if params is None else params:
             self._planes.pop(param, None)
+            self._histories.pop(param, None)
             self._left.discard(param)
 
     def finish(self, params: Iterable[torch.Tensor]) -> None:
@@ -73,4 +81,6 @@ class Gradients:
     @property
     def bytes(self) -> int:
         """Returns the bytes of all planes."""
-        return sum(plane.nbytes for planes in self._planes.values() for plane in planes)
+        histories = [history.values() for history in self._histories.values()]
+        return sum(plane.nbytes for planes in [*self._planes.values(), *histories]
+                   for plane in planes)

@@ -16,6 +16,7 @@ from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
+from tandem.torch._exchange import Exchange
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._shards import local_of, memorize_copies
 from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
@@ -192,6 +193,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._running: list[KernelBinding] = []
         #: Whether the last step has done nothing, where the host knows.
         self._skipped = False
+        #: Asks the ranks that update other parameters whether they skip the step.
+        self._skip_exchange: Exchange | None = None
         self._gradients = Gradients()
         self._empty_step = EmptyStep()
         #: Whether a GradientAllReduce averages the encoded gradients over ranks.
@@ -528,8 +531,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if self._leaves_gradient(param):
             self._gradients.leave(param)
             return
-        state = (self._start(binding, param, []) if binding.grad_is_persistent
-                 else self.state.get(param))
+        state = self.state.get(param)
         like = empty_plane(binding.like(param, state), param.dtype, "meta")
         self._gradients.add(binding, param, like, state, lambda: self._name(param))
         if not _notices.has_warned("codes") and not sums_over_model(binding.kernel):
@@ -555,8 +557,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._binding_of(param).decode_grad(planes, param.dtype,
-                                                   self.state.get(param))
+        return self._binding_of(param).decode_grad(planes, param.dtype)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""

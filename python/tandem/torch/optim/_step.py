@@ -38,9 +38,7 @@ class Steps:
             else:
                 self._run(started, only)
         except BaseException:
-            self._forget()
-            for param in started:
-                self.state.pop(param, None)
+            self._end(started)
             raise
 
     def _forget(self) -> None:
@@ -68,22 +66,25 @@ class Steps:
         for binding in bindings:
             with self._explained(binding):
                 binding.update_plan({i: c.data_ptr() for i, c in copies.items()})
-        self._settle(bindings, started, copies)
-        self._finish(bindings, self._launch(bindings), copies)
-        if only is None and bindings and not converted and not copies:
-            self._replay = self._watched(bindings)
-        del converted  # the kernels have read them
-
-    def _settle(self, bindings: list[KernelBinding], started: list[torch.Tensor],
-                copies: dict[int, torch.Tensor]) -> None:
-        """Sets parameters whose codes begin here to the values that the codes decode to, so
-        that the step starts from the codes. All checks that can refuse the step run first."""
         new = set(map(id, started))
         begun = [bound for binding in bindings if binding.has_copy for bound in binding.bound_params
                  if id(bound.param) in new]
-        for binding in bindings if begun and not self.capturable else ():
-            with self._explained(binding):
-                binding.check_scalars(*self._scalars(binding))
+        self._finish(bindings, self._launch(bindings, begun, copies), copies)
+        if self._skipped and started:
+            self._end(started)
+        elif only is None and bindings and not converted and not copies:
+            self._replay = self._watched(bindings)
+        del converted  # the kernels have read them
+
+    def _end(self, started: list[torch.Tensor]) -> None:
+        """Ends states that began in a step which has changed nothing."""
+        self._forget()
+        for param in started:
+            self.state.pop(param, None)
+
+    def _settle(self, begun: list[ParamBinding], copies: dict[int, torch.Tensor]) -> None:
+        """Sets parameters whose codes begin here to the values that the codes decode to, so
+        that the step starts from the codes. All checks that can refuse the step have run."""
         for bound in begun:
             states = bound.binding.of_states
             weight, = states.decode_weights([bound.state], bound.dtype, self.threads)
@@ -96,7 +97,7 @@ class Steps:
         for number, binding in enumerate(self._running):
             with self._explained(binding):
                 binding.repeat(self._replay, number, self.capturable)
-        self._finish(self._running, self._launch(self._running), {})
+        self._finish(self._running, self._launch(self._running, [], {}), {})
 
     def _watched(self, bindings: list[KernelBinding]) -> _tandem.ReplayCache | None:
         """Returns a cache that detects that only gradients change in the next step, if
@@ -242,8 +243,7 @@ class Steps:
         """
         binding = bound.binding
         if binding.encodes:
-            planes = None if grad is not None else self._gradients.get(bound.param)
-            addresses = self._encoded(bound, grad, planes, converted)
+            addresses = self._encoded(bound, grad, converted)
         else:
             address = bound.address_of(grad)
             if address is None:
@@ -265,13 +265,15 @@ class Steps:
         binding.counters[id(count)] = count
         return id(count)
 
-    @staticmethod
-    def _encoded(bound: ParamBinding, grad, planes, converted: list) -> tuple[int, ...]:
+    def _encoded(self, bound: ParamBinding, grad, converted: list) -> tuple[int, ...]:
         """Returns the addresses of a gradient's planes; a gradient in p.grad is yet to be
         encoded into them."""
         if grad is not None:
             planes = bound.binding.enlist_grad(bound, grad)
             converted += planes
+        else:
+            planes = self._gradients.get(bound.param)
+            bound.binding.note_history(bound, self._gradients.history_of(bound.param))
         return tuple(plane.data_ptr() for plane in planes)
 
     def _current_params(self) -> list[ParamBinding | None]:
@@ -358,12 +360,14 @@ class Steps:
     # Launches
     #===--------------------------------------------------------------------===#
 
-    def _launch(self, bindings: list[KernelBinding]) -> bool:
+    def _launch(self, bindings: list[KernelBinding], begun: list[ParamBinding],
+                copies: dict[int, torch.Tensor]) -> bool:
         """Runs the kernels, after all checks that can refuse the step.
 
         Returns whether the step has been skipped, as far as the host knows.
         """
         if self.capturable:
+            self._settle(begun, copies)
             self._device_step.run(self, bindings)
             return False
         threads = self.threads or torch.get_num_threads()
@@ -371,15 +375,18 @@ class Steps:
         for binding, given in zip(bindings, scalars):
             binding.check_ranks(given)
         for binding, given in zip(bindings, scalars):
-            if len(bindings) > 1 or binding.check:
+            if len(bindings) > 1 or binding.check or begun:
                 with self._explained(binding):
                     binding.check_scalars(*given)
-        self._skipped = any([binding.find_non_finite(threads) for binding in bindings])
+        found = any([binding.find_non_finite(threads) for binding in bindings])
+        self._skipped = self._skip_exchange.any(found) if self._skip_exchange else found
         if self._skipped:
             return True
+        self._settle(begun, copies)
         for binding, given in zip(bindings, scalars):
             with self._explained(binding):
                 binding.executor.launch(binding.plan, *given, threads)
+            binding.keep_histories()
         return False
 
     def _scalars(self, binding: KernelBinding) -> tuple[list[list[float]], list[list[int]]]:

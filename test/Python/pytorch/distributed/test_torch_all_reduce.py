@@ -403,7 +403,8 @@ def test_wrong_codes(make, problem):
 
 
 def test_delayed_gradients(path):
-    """A gradient's history is in the optimizer's state, from backward to backward."""
+    """A gradient's history goes on from backward pass to backward pass, and is in the
+    optimizer's state from step to step."""
     storage, (p,) = GRADS["history"], parameters([(70,)], torch.bfloat16)
     optimizer = tt.AdamW([p], strategy="sent-history", path=[path])
     planes = {n: np.zeros(storage.entries("grad", 70)[n], d)
@@ -420,12 +421,12 @@ def test_delayed_gradients(path):
         codes, scale = encoded(optimizer, p)
         assert np.array_equal(codes, planes["grad"])
         assert np.array_equal(scale, planes["grad.scale"])
-        state = optimizer.state[p]
-        assert np.array_equal(bits(state["grad.history"]), planes["grad.history"])
-        assert np.array_equal(bits(state["grad.next_scale"]), planes["grad.next_scale"])
         want = encode("bf16", storage.decode(planes, "grad"))
         assert np.array_equal(bits(optimizer.gradient(p)), want)
         optimizer.step()
+        state = optimizer.state[p]
+        assert np.array_equal(bits(state["grad.history"]), planes["grad.history"])
+        assert np.array_equal(bits(state["grad.next_scale"]), planes["grad.next_scale"])
     # It goes through state dicts, and into other strategies as nothing.
     (q,) = parameters([(70,)], torch.bfloat16)
     twin = tt.AdamW([q], strategy="sent-history", path=[path])

@@ -22,7 +22,7 @@ from tandem.torch.optim import _wrappers
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
-NAMES = ("cases", "groups", "checkpoints", "few", "under_ddp", "weight_codes", "level_o3",
+NAMES = ("cases", "groups", "skips", "checkpoints", "few", "under_ddp", "weight_codes", "level_o3",
          "refusals")
 
 

@@ -292,6 +292,33 @@ def test_a_gpu_skips_for_another(gpu):
         assert {int(s["step"]) for s in optimizer.state.values()} == {1}
 
 
+class OtherRank:
+    """Stands for ranks that update other parameters, as in ZeroRedundancyOptimizer."""
+
+    def __init__(self):
+        self.is_bad, self.asked = False, []
+
+    def any(self, flag):
+        self.asked.append(flag)
+        return flag or self.is_bad
+
+
+def test_a_gpu_skips_for_another_rank(gpu):
+    with gpu.holds_torch():
+        optimizer, other = make("AdamW", capturable=True, skip_nonfinite=True), OtherRank()
+        optimizer._skip_exchange = other
+        train(optimizer, [0])
+        before = [bits(p) for p in params_of(optimizer)]
+        other.is_bad = True
+        train(optimizer, [1])
+        assert optimizer.skipped and other.asked == [False, False]
+        assert all(np.array_equal(bits(p), b) for p, b in zip(params_of(optimizer), before))
+        set_gradients(params_of(optimizer), 1)
+        with gpu.captures():
+            with pytest.raises(RuntimeError, match="asks other ranks .* leave skip_nonfinite out"):
+                optimizer.step()
+
+
 def test_sums_over_the_model_take_one_gpu(gpu):
     with gpu.holds_torch(halves):
         optimizer = make("clipped")

@@ -49,7 +49,8 @@ inline llvm::hash_code hash_value(const ExponentRange &range) {
 /// The inputs of an encoding besides the scaled value.
 struct CodeInputs {
   /// An i1: whether what was scaled is finite. Then the value saturates; else
-  /// the code says NaN, or infinity where it has one.
+  /// the code says NaN, or infinity where it has one. For a code without NaN,
+  /// whether its group is finite, of whose elements the codes are 0 otherwise.
   Value isFinite;
   /// The group's exponent in eighths, an i32, for a code with a range.
   Value exponent;

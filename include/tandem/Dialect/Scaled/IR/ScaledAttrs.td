@@ -220,4 +220,37 @@ def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding", "getNe
   let genVerifyDecl = 1;
 }
 
+def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "getNearest", "measure", "hasNaN", "getScaleFactor",
+                   "quantize", "dequantize"]> {
+  let summary = "a byte for the logarithm of 2 + |y|";
+  let description = [{
+    The mu-law of telephony (ITU-T G.711) with the piecewise linear logarithm that
+    the bits of a float are: code q stands for f32(0x40000000 + q * D) - 2, where
+    D = 197379 under `signed`, which has a sign bit and q up to 127, and D = 372827
+    under `unsigned`, with q up to 255. So there are 42.5 codes to an octave of 2 + |y|
+    in 3 octaves, or 22.5 in 11; the largest number is 13.9 or 5459.
+
+    x under a scale s is written as (d * K + 255 + 256 * r) / 2^24, rounded down, where d are
+    the bits of RN32(2 + |x| * RN32(1/s)) less those of 2, K is (2^24 - 1) / D and r the 16 bits
+    of `stochastic` or `dither`, the same for both signs, or 2^15 for `nearest`. A scale is the
+    group's largest magnitude times RN32((1 + 2^-22) / L), L the largest number, so that
+    nothing needs to be clamped.
+    Neither direction takes more than an fma and a few integer operations.
+
+    No code stands for NaN. A group with a value that is not finite, with a negative one
+    under `unsigned`, or with a magnitude beyond L times the largest scale has NaN as its
+    scale and is read as NaN; its codes are 0.
+
+    ```mlir
+    #scaled.mulaw<signed, dither>
+    #scaled.mulaw<unsigned>
+    ```
+
+    Constraint: (C1) the rounding is not toward_zero.
+  }];
+  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` $signedness (`,` $rounding^)? `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif // TANDEM_DIALECT_SCALED_IR_SCALEDATTRS_TD

@@ -328,7 +328,8 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`; (C4) a history is of 1 to
     1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given and (C7) of a code
     without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) what is
-    transposed is of codes with one plane and a scale for the tensor.
+    transposed is of codes with one plane and a scale for the tensor; (C10) a code without NaN
+    has groups of consecutive elements and a scale that is not given.
   }];
   let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "Group":$group,
                         "Type":$scale,
@@ -357,7 +358,7 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded",
     #tandem.coded<#scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero>>
     ```
 
-    Constraint: (C1) the code has no range for a group to stretch.
+    Constraint: (C1) the code has a NaN and no range for a group to stretch.
   }];
   let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code);
   let assemblyFormat = "`<` custom<Code>($code) `>`";
@@ -376,8 +377,8 @@ def Tandem_MaskedStorageAttr : Tandem_Storage<"MaskedStorage", "masked",
     #tandem.masked<bf16, #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero>>
     ```
 
-    Constraints: (C1) the format is f32, bf16 or f16; (C2) the code has no range for
-    a group to stretch.
+    Constraints: (C1) the format is f32, bf16 or f16; (C2) the code has a NaN and
+    no range for a group to stretch.
   }];
   let parameters = (ins "Type":$format, "::tandem::scaled::CodeAttrInterface":$code);
   let assemblyFormat = "`<` $format `,` custom<Code>($code) `>`";

@@ -1,0 +1,219 @@
+//===- BytesToNVVM.cpp - Byte permutations on NVIDIA chips ----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the conversion of integer operations on vectors to what
+// an NVIDIA chip does in fewer instructions: byte permutations, and comparisons
+// that find NaNs among floats. Neither LLVM nor ptxas finds these.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/BytesToNVVM.h"
+#include "mlir/IR/Matchers.h"
+#include "tandem/Conversion/ExpandOperations.h"
+#include "tandem/Conversion/TandemToNVVM/Passes.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+
+namespace tandem {
+#define GEN_PASS_DEF_CONVERTBYTESTONVVM
+#include "tandem/Conversion/TandemToNVVM/Passes.h.inc"
+} // namespace tandem
+
+using namespace mlir;
+using namespace tandem;
+
+//===----------------------------------------------------------------------===//
+// Matching
+//===----------------------------------------------------------------------===//
+
+/// The constant that all elements of a value are.
+static std::optional<uint64_t> getConstant(Value value) {
+  llvm::APInt constant;
+  if (!matchPattern(value, m_ConstantInt(&constant)))
+    return std::nullopt;
+  return constant.getZExtValue();
+}
+
+/// The value that is shifted by exactly `amount`, or null.
+template <typename ShiftOp>
+static Value matchShift(Value value, uint64_t amount) {
+  auto shift = value.getDefiningOp<ShiftOp>();
+  return shift && getConstant(shift.getRhs()) == amount ? shift.getLhs()
+                                                        : Value();
+}
+
+/// The number of words if a value is a vector of whole words, else 0.
+static int64_t countWords(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector || vector.getRank() != 1 || vector.isScalable() ||
+      !vector.getElementType().isInteger(32))
+    return 0;
+  return vector.getNumElements();
+}
+
+//===----------------------------------------------------------------------===//
+// Building
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the
+/// first word, from the lowest, 4 to 7 those of the second; the selector's
+/// hexadecimal digits say which one each byte of the result is.
+struct Permutation {
+  OpBuilder &builder;
+  Location loc;
+
+  Value build(Value low, Value high, uint32_t selector) {
+    Type i32 = builder.getI32Type();
+    auto digits = arith::ConstantIntOp::create(builder, loc, i32, selector);
+    return NVVM::PermuteOp::create(builder, loc, i32, low, high, digits,
+                                   NVVM::PermuteMode::DEFAULT);
+  }
+  Value extract(Value vector, int64_t lane) {
+    return vector::ExtractOp::create(builder, loc, vector, lane);
+  }
+  /// The words as a vector of `type`.
+  Value join(ArrayRef<Value> words, Type type) {
+    auto wordType =
+        VectorType::get({int64_t(words.size())}, builder.getI32Type());
+    Value all = vector::FromElementsOp::create(builder, loc, wordType, words);
+    return vector::BitCastOp::create(builder, loc, type, all);
+  }
+};
+} // namespace
+
+/// Packs the upper halves of words.
+static Value packHalves(Permutation permutation, Value words, Type type) {
+  SmallVector<Value> packed;
+  for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 2)
+    packed.push_back(permutation.build(permutation.extract(words, i),
+                                       permutation.extract(words, i + 1),
+                                       0x7632));
+  return permutation.join(packed, type);
+}
+
+/// Packs the upper bytes of words.
+static Value packBytes(Permutation permutation, Value words, Type type) {
+  SmallVector<Value> packed;
+  for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 4) {
+    SmallVector<Value> pairs;
+    for (int64_t pair = i; pair < i + 4; pair += 2)
+      pairs.push_back(permutation.build(permutation.extract(words, pair),
+                                        permutation.extract(words, pair + 1),
+                                        0x0073));
+    packed.push_back(permutation.build(pairs[0], pairs[1], 0x5410));
+  }
+  return permutation.join(packed, type);
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+/// The upper parts of words, `shift` bits below which are dropped; a constant
+/// that is chosen in the place of some is chosen before the shift.
+static Value matchUpperParts(PatternRewriter &rewriter, Value value,
+                             uint64_t shift) {
+  if (Value words = matchShift<arith::ShRUIOp>(value, shift))
+    return words;
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return {};
+  std::optional<uint64_t> constant = getConstant(select.getTrueValue());
+  Value words = matchShift<arith::ShRUIOp>(select.getFalseValue(), shift);
+  if (!constant || !words)
+    return {};
+  SequenceBuilder b(rewriter, select.getLoc());
+  return b.select(select.getCondition(), b.like(words, *constant << shift),
+                  words);
+}
+
+/// Truncated upper parts of words are one permutation for each two of them.
+static LogicalResult packUpperParts(arith::TruncIOp op,
+                                    PatternRewriter &rewriter) {
+  int64_t count = countWords(op.getIn().getType());
+  unsigned bits = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
+  bool isPackable =
+      (bits == 8 && count % 4 == 0) || (bits == 16 && count % 2 == 0);
+  if (!count || !isPackable)
+    return rewriter.notifyMatchFailure(op, "the parts do not fill words");
+  Value words = matchUpperParts(rewriter, op.getIn(), 32 - bits);
+  if (!words)
+    return rewriter.notifyMatchFailure(op, "these are no upper parts");
+  Permutation permutation{rewriter, op.getLoc()};
+  auto *pack = bits == 8 ? packBytes : packHalves;
+  rewriter.replaceOp(op, pack(permutation, words, op.getType()));
+  return success();
+}
+
+/// Whether a value has none of the bits: a constant, one of two, or one of
+/// these for all elements.
+static bool isClear(Value value, uint64_t bits) {
+  if (std::optional<uint64_t> constant = getConstant(value))
+    return !(*constant & bits);
+  if (auto broadcast = value.getDefiningOp<vector::BroadcastOp>())
+    return isClear(broadcast.getSource(), bits);
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  return select && isClear(select.getTrueValue(), bits) &&
+         isClear(select.getFalseValue(), bits);
+}
+
+/// A word's upper half, moved by a byte, between bytes of another.
+static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
+  Value moved = matchShift<arith::ShLIOp>(op.getLhs(), 8);
+  Value words = moved ? matchShift<arith::ShRUIOp>(moved, 16) : Value();
+  int64_t count = countWords(op.getType());
+  if (!words || !count || !isClear(op.getRhs(), 0x00FFFF00))
+    return rewriter.notifyMatchFailure(op, "no half moves between bytes");
+  Permutation permutation{rewriter, op.getLoc()};
+  SmallVector<Value> results;
+  for (int64_t lane = 0; lane < count; ++lane)
+    results.push_back(permutation.build(permutation.extract(words, lane),
+                                        permutation.extract(op.getRhs(), lane),
+                                        0x7324));
+  rewriter.replaceOp(op, permutation.join(results, op.getType()));
+  return success();
+}
+
+/// A magnitude above infinity's is that of a NaN.
+static LogicalResult compareFloats(arith::CmpIOp op,
+                                   PatternRewriter &rewriter) {
+  auto magnitude = op.getLhs().getDefiningOp<arith::AndIOp>();
+  bool isAboveInfinity = op.getPredicate() == arith::CmpIPredicate::ugt &&
+                         getConstant(op.getRhs()) == f32Infinity;
+  if (!magnitude || !isAboveInfinity ||
+      getConstant(magnitude.getRhs()) != f32Magnitude)
+    return rewriter.notifyMatchFailure(op, "this is no search for a NaN");
+  SequenceBuilder b(rewriter, op.getLoc());
+  Value number = b.bitcast(magnitude.getLhs(), rewriter.getF32Type());
+  rewriter.replaceOp(op, b.compare(arith::CmpFPredicate::UNO, number, number));
+  return success();
+}
+
+void tandem::populateBytesToNVVMPatterns(RewritePatternSet &patterns) {
+  patterns.add(packUpperParts);
+  patterns.add(insertHalf);
+  patterns.add(compareFloats);
+}
+
+namespace {
+struct ConvertBytesToNVVMPass
+    : public tandem::impl::ConvertBytesToNVVMBase<ConvertBytesToNVVMPass> {
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
+    populateBytesToNVVMPatterns(set);
+    patterns = std::move(set);
+    return success();
+  }
+
+  void runOnOperation() override {
+    numConverted += expandOperations(getOperation(), patterns);
+  }
+
+  FrozenRewritePatternSet patterns;
+};
+} // namespace

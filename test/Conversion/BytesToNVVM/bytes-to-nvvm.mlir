@@ -1,0 +1,90 @@
+// RUN: tandem-opt %s -convert-bytes-to-nvvm -canonicalize -cse | FileCheck %s
+
+// Byte 3 of each of two words, then the two pairs.
+// CHECK-LABEL: func.func @bytes(
+// CHECK-SAME:      %[[X:.+]]: vector<4xi32>)
+// CHECK-DAG:     %[[UPPER:.+]] = arith.constant 115 : i32
+// CHECK-DAG:     %[[LOWER:.+]] = arith.constant 21520 : i32
+// CHECK-DAG:     %[[X0:.+]] = vector.extract %[[X]][0]
+// CHECK-DAG:     %[[X1:.+]] = vector.extract %[[X]][1]
+// CHECK:         %[[FIRST:.+]] = nvvm.prmt <default> %[[UPPER]], %[[X0]], %[[X1]] : i32
+// CHECK:         %[[SECOND:.+]] = nvvm.prmt <default> %[[UPPER]]
+// CHECK:         %[[WORD:.+]] = nvvm.prmt <default> %[[LOWER]], %[[FIRST]], %[[SECOND]] : i32
+// CHECK:         %[[WORDS:.+]] = vector.{{.+}} %[[WORD]] : {{.*}}vector<1xi32>
+// CHECK:         vector.bitcast %[[WORDS]] : vector<1xi32> to vector<4xi8>
+func.func @bytes(%x: vector<4xi32>) -> vector<4xi8> {
+  %c24 = arith.constant dense<24> : vector<4xi32>
+  %upper = arith.shrui %x, %c24 : vector<4xi32>
+  %y = arith.trunci %upper : vector<4xi32> to vector<4xi8>
+  return %y : vector<4xi8>
+}
+
+// A constant that takes the place of some is moved up in the place of all others' moving down.
+// CHECK-LABEL: func.func @halves(
+// CHECK-SAME:      %[[X:.+]]: vector<2xi32>, %[[IS_NAN:.+]]: vector<2xi1>)
+// CHECK-DAG:     %[[NAN:.+]] = arith.constant dense<2147418112> : vector<2xi32>
+// CHECK-DAG:     %[[UPPER:.+]] = arith.constant 30258 : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[X]]
+// CHECK-DAG:     %[[X0:.+]] = vector.extract %[[CHOSEN]][0]
+// CHECK-DAG:     %[[X1:.+]] = vector.extract %[[CHOSEN]][1]
+// CHECK:         nvvm.prmt <default> %[[UPPER]], %[[X0]], %[[X1]] : i32
+func.func @halves(%x: vector<2xi32>, %is_nan: vector<2xi1>) -> vector<2xi16> {
+  %c16 = arith.constant dense<16> : vector<2xi32>
+  %nan = arith.constant dense<0x7FFF> : vector<2xi32>
+  %upper = arith.shrui %x, %c16 : vector<2xi32>
+  %chosen = arith.select %is_nan, %nan, %upper : vector<2xi1>, vector<2xi32>
+  %y = arith.trunci %chosen : vector<2xi32> to vector<2xi16>
+  return %y : vector<2xi16>
+}
+
+// CHECK-LABEL: func.func @moved(
+// CHECK-SAME:      %[[X:.+]]: vector<2xi32>, %{{.+}}: i1)
+// CHECK-DAG:     %[[BYTES:.+]] = arith.select %{{.+}}, %{{.+}}, %{{.+}} : i32
+// CHECK-DAG:     %[[SELECTOR:.+]] = arith.constant 29476 : i32
+// CHECK-DAG:     %[[X0:.+]] = vector.extract %[[X]][0]
+// CHECK:         nvvm.prmt <default> %[[SELECTOR]], %[[X0]], %[[BYTES]] : i32
+func.func @moved(%x: vector<2xi32>, %is_finite: i1) -> vector<2xi32> {
+  %c8 = arith.constant dense<8> : vector<2xi32>
+  %c16 = arith.constant dense<16> : vector<2xi32>
+  %some = arith.constant 0xC00000FF : i32
+  %others = arith.constant 0xC0000000 : i32
+  %byte = arith.select %is_finite, %some, %others : i32
+  %bytes = vector.broadcast %byte : i32 to vector<2xi32>
+  %upper = arith.shrui %x, %c16 : vector<2xi32>
+  %moved = arith.shli %upper, %c8 : vector<2xi32>
+  %y = arith.ori %moved, %bytes : vector<2xi32>
+  return %y : vector<2xi32>
+}
+
+// CHECK-LABEL: func.func @nans(
+// CHECK:         %[[X:.+]] = arith.bitcast %{{.+}} : vector<2xi32> to vector<2xf32>
+// CHECK:         arith.cmpf uno, %[[X]], %[[X]] : vector<2xf32>
+func.func @nans(%bits: vector<2xi32>) -> vector<2xi1> {
+  %magnitudes = arith.constant dense<0x7FFFFFFF> : vector<2xi32>
+  %infinity = arith.constant dense<0x7F800000> : vector<2xi32>
+  %magnitude = arith.andi %bits, %magnitudes : vector<2xi32>
+  %is_nan = arith.cmpi ugt, %magnitude, %infinity : vector<2xi32>
+  return %is_nan : vector<2xi1>
+}
+
+// Elements that do not fill words stay, and so do parts that are not upper ones.
+// CHECK-LABEL: func.func @others(
+// CHECK-NOT:     nvvm
+// CHECK:         return
+func.func @others(%x: vector<2xi32>, %y: vector<4xi32>, %z: i32)
+    -> (vector<2xi8>, vector<4xi8>, vector<4xi32>, i16) {
+  %c24 = arith.constant dense<24> : vector<2xi32>
+  %c16 = arith.constant dense<16> : vector<4xi32>
+  %c8 = arith.constant dense<8> : vector<4xi32>
+  %among = arith.constant dense<0xFFFF> : vector<4xi32>
+  %sixteen = arith.constant 16 : i32
+  %0 = arith.shrui %x, %c24 : vector<2xi32>
+  %1 = arith.trunci %0 : vector<2xi32> to vector<2xi8>
+  %2 = arith.shrui %y, %c16 : vector<4xi32>
+  %3 = arith.trunci %2 : vector<4xi32> to vector<4xi8>
+  %4 = arith.shli %2, %c8 : vector<4xi32>
+  %5 = arith.ori %4, %among : vector<4xi32>
+  %6 = arith.shrui %z, %sixteen : i32
+  %7 = arith.trunci %6 : i32 to i16
+  return %1, %3, %5, %7 : vector<2xi8>, vector<4xi8>, vector<4xi32>, i16
+}
