@@ -21,7 +21,7 @@ from tandem.torch.optim import AdamW
 if TYPE_CHECKING:
     from tandem.torch.distributed import ShardedFP8LM
 
-#: The strategies that are no part of the library, since only a level takes them.
+#: The strategies that are not part of the library, since only a level takes them.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
 
 #: The strategy of converted weights, by level.

@@ -72,7 +72,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
-        TypeError: if the recipe is no string.
+        TypeError: if the recipe is not a string.
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}

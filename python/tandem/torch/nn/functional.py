@@ -172,7 +172,7 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 
 
 def _by(name: str, approximate: str) -> str:
-    """The layer of GELU or of what is made of it, by erf or by tanh."""
+    """The layer of GELU or of what is made from it, by erf or by tanh."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
     return name if approximate == "none" else f"{name}_tanh"
