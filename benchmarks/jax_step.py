@@ -4,10 +4,10 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the measurement of AdamW's steps under jax.jit, Tandem's
-# beside optax's, by turns in one process.
+# beside optax's, alternately in one process.
 #
 #===----------------------------------------------------------------------===#
-"""Time of AdamW steps under jax.jit: tandem.jax and optax, by turns."""
+"""Time of AdamW steps under jax.jit: tandem.jax and optax, alternately."""
 
 import argparse
 import functools

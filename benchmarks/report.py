@@ -143,7 +143,7 @@ def step_rows(cases: dict, counts: list[str]) -> list[list[str]]:
 
 
 def notes(cases: dict) -> list[str]:
-    lines = [f"`{name}` gives other bits than Tandem's collage-plus in "
+    lines = [f"`{name}` gives bits different from Tandem's collage-plus in "
              f"{100 * case['differing']:.2f} % of elements after two steps.\n"
              for name, case in cases.items() if "differing" in case]
     lines += [f"`{name}` was measured later: {case['measured']}.\n"

@@ -8,7 +8,7 @@
 #   package    packages, with sanitizers
 #   graphs     random optimizers under random options, against the interpreter
 #   ptx        random optimizers and changed kernels, which the check of the PTX must take
-#   all        all of them, one after the other, each for so many minutes
+#   all        all of them, one after the other, each for N minutes
 #
 # Texts that show a fault go to build/fuzz, ready for `tandem-fuzz replay` and
 # tandem-reduce. The same seed gives the same input.

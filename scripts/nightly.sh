@@ -2,7 +2,7 @@
 # What takes too long for each change: nightly.sh [--minutes N]. Runs every test with
 # whole products of parameters, builds the wheels and tries them where LLVM is hidden
 # (as long as a build, and some two minutes), and then gives random input to each target
-# of fuzz.sh for so many minutes (10), another each day. All run even if one fails.
+# of fuzz.sh for N minutes (10), another each day. All run even if one fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

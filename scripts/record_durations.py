@@ -2,8 +2,9 @@
 """Keeps what slow Python tests take, for the choice of a quick run.
 
 Usage: record_durations.py REPORT..., JUnit reports of pytest, such as
-build/test-reports/pytest-whole.xml. The longest time counts. Writes
-test/Python/Inputs/durations.json anew.
+build/test-reports/pytest-whole.xml. The longest time of a test counts; one that failed
+has none. Writes test/Python/Inputs/durations.json, where tests that are in no report
+keep their times as long as their functions exist.
 """
 
 import json
@@ -11,7 +12,8 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-DURATIONS = Path(__file__).parents[1] / "test/Python/Inputs/durations.json"
+ROOT = Path(__file__).resolve().parents[1]
+DURATIONS = ROOT / "test/Python/Inputs/durations.json"
 #: Seconds; cheaper tests are not worth a line.
 LEAST = 0.5
 
@@ -19,25 +21,38 @@ LEAST = 0.5
 def read_report(path):
     """Names as pytest gives them, and seconds."""
     for case in ElementTree.parse(path).iter("testcase"):
+        if any(child.tag in ("error", "failure", "skipped") for child in case):
+            continue
         parts = case.get("classname").split(".")
         ends = next(i for i, part in enumerate(parts, 1) if part.startswith("test_"))
         name = "::".join(["/".join(parts[:ends]) + ".py", *parts[ends:], case.get("name")])
         yield name, round(float(case.get("time")), 1)
 
 
-def slow_tests(reports):
+def exists(name, root):
+    """Whether the function of a test is in its file."""
+    file, *_, function = name.split("[")[0].split("::")
+    path = root / file
+    return path.exists() and f"def {function}(" in path.read_text()
+
+
+def slow_tests(reports, known, root=ROOT):
+    """The seconds of slow tests by name: those of the reports, and known ones of others."""
     seconds = {}
     for report in reports:
         for name, taken in read_report(report):
             seconds[name] = max(taken, seconds.get(name, 0.0))
-    return {name: taken for name, taken in sorted(seconds.items()) if taken >= LEAST}
+    kept = {name: taken for name, taken in known.items()
+            if name not in seconds and exists(name, root)}
+    return {name: taken for name, taken in sorted((kept | seconds).items()) if taken >= LEAST}
 
 
 def main(*reports):
     if not reports:
         print(__doc__)
         return 2
-    DURATIONS.write_text(json.dumps(slow_tests(reports), indent=0) + "\n")
+    known = json.loads(DURATIONS.read_text())
+    DURATIONS.write_text(json.dumps(slow_tests(reports, known), indent=0) + "\n")
     return 0
 
 

@@ -66,7 +66,7 @@ install_requirements() {
     return
   fi
   if ! is_python_complete "$python"; then
-    echo "setup.sh: $python is no Python 3.10 or later with venv and headers;" \
+    echo "setup.sh: $python is not a Python 3.10 or later with venv and headers;" \
       "name another one in PYTHON" >&2
     exit 1
   fi

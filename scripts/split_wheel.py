@@ -82,7 +82,7 @@ def split(wheel: Path, folder: Path, platform: str | None = None) -> list[Path]:
     """
     match = re.fullmatch(r"tandem_mlir-([^-]+)-(cp\d+)-(cp\d+)-(.+)\.whl", wheel.name)
     if not match:
-        raise ValueError(f"{wheel.name} is no wheel of tandem-mlir for one Python; give "
+        raise ValueError(f"{wheel.name} is not a wheel of tandem-mlir for one Python; give "
                          "what `pip wheel .` has made in the checkout")
     version, python, abi, own = match.groups()
     platform = platform or own

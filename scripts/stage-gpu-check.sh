@@ -195,7 +195,7 @@ for argument; do
 done
 [[ $folder ]] || fail "name the folder to fill"
 [[ $python ]] || python=$(find_python)
-has_headers "$python" || fail "$python is no Python with C headers"
+has_headers "$python" || fail "$python is not a Python with C headers"
 
 mkdir -p "$folder" "$(dirname "$build")"
 folder=$(cd "$folder" && pwd)

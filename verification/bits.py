@@ -71,7 +71,7 @@ def write(record: str, hashes: dict[str, str], folder: Path = RESULTS) -> None:
 
 
 def refusal(record: str, content: dict) -> str:
-    """Why a record says nothing about this compiler; empty if it does."""
+    """Returns why a record says nothing about this compiler; empty if it does."""
     made = content.get("llvm")
     if record == "bits" or made is None or made == llvm_version():
         return ""

@@ -73,7 +73,7 @@ def _floats(type: str, kind: str, random: np.ndarray) -> np.ndarray:
 
 
 def numbers(type: str, kind: str, seed: int, count: int) -> np.ndarray:
-    """So many numbers of a kind as a plane of a type has them."""
+    """Returns numbers of a kind as a plane of a type has them."""
     random = words(seed, count)
     if type == "f8E8M0FNU":
         return (random % np.uint64(7) + np.uint64(124)).astype(np.uint8)

@@ -484,7 +484,7 @@ class Context:
         return self.convert(self.from_bits(known_type, bits), type_name)
 
     def unnamed(self, width, key):
-        """An input that is no value of a program."""
+        """An input that is not a value of a program."""
         if key not in self.inputs:
             self.inputs[key] = f"i{width}", self.variable(width, key)
         return self.inputs[key][1]

@@ -340,7 +340,7 @@ def _ordered_sums():
 
 
 def _elided_products():
-    """In a range whose products are no multiples of less than the smallest
+    """In a range whose products are not multiples of less than the smallest
     number."""
     for form in FORMATS:
         body = ("%one = arith.constant 1.0 : {0}\n"

@@ -68,7 +68,7 @@ _HELPERS = {"setp.ne.b16", "add.cc.u32", "addc.u32", "mov.b64", "selp.u32"}
 
 
 def substitute(pattern: str, replacement: str, text: str, count: int) -> str:
-    """Replaces what is expected to stand there so many times."""
+    """Replaces a text, which is expected to occur a given number of times."""
     text, found = re.subn(pattern, replacement, text, flags=re.MULTILINE)
     if found != count:
         raise SystemExit(f"src/test.rs is not what it was: {found} of {pattern!r}")
@@ -156,7 +156,7 @@ def operation(name: str) -> str:
 
 
 def coverage(known: dict, tests: dict) -> dict:
-    """Which tests are of each emitted instruction. If none is: "NOT COVERED BY IT", how
+    """Returns the tests for each emitted instruction. If none is: "NOT COVERED BY IT", how
     many tests use it all the same, and what tests there are of the operation."""
     rows, run = {}, {test: row for test, row in tests.items() if row["cases"]}
     for name, entry in known.items():

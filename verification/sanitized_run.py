@@ -37,7 +37,7 @@ OPTIONS = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g1",
            "-fno-sanitize-recover=all -Wno-maybe-uninitialized")
 
 #: LLVM's and MLIR's libraries are those without sanitizers: what they allocate from
-#: arenas is not theirs to mark, and what they keep until the process ends is no leak.
+#: arenas is not theirs to mark, and what they keep until the process ends is not a leak.
 ENVIRONMENT = {"ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0:allow_user_poisoning=0",
                "UBSAN_OPTIONS": "abort_on_error=1:print_stacktrace=1"}
 

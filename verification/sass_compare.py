@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of machine code with the PTX it was made of.
+# This file implements the comparison of machine code with the PTX it was made from.
 # ptxas makes sequences and calls of functions of divisions, roots and
 # reciprocals; these are measured in kernels of their own and taken off.
 #
@@ -15,7 +15,7 @@ each kind and format. With it (-O3) ptxas copies code: it unrolls loops, and com
 a value twice rather than keep it in a register. So an entry has each operation of its
 PTX, and some more often: what there is beyond them is a sum of whole basic blocks,
 which may have fmas, and of single operations other than fmas. A contraction (one
-addition and one product less, one fma more) is no such sum. Never may an instruction flush,
+addition and one product less, one fma more) is not such a sum. Never may an instruction flush,
 saturate or round otherwise than to nearest, but in the sequences of divisions and
 roots."""
 

@@ -330,7 +330,7 @@ def _count_one(text: str, result: SASSCounts) -> None:
     elif re.match(r"U?V?I(ADD)?MNMX3?$", head):
         _count_integer_extreme(parts, operands, result)
     elif is_float and not re.match(r"[FDH]SETP?|FSEL|FSWZADD|DSETP|HSET", head):
-        result.faults.append("is no instruction that kernels become")
+        result.faults.append("is not an instruction that kernels become")
 
 
 def count_sass(function: SASSFunction) -> SASSCounts:

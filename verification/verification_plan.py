@@ -180,7 +180,7 @@ of the files then shows in a review what has changed.
   another one the check says so and compares nothing.
 
 Inputs are made with integers, by `verification/bits_inputs.py`. Not covered: GPUs, which need one;
-PyTorch's layers, whose kernels are; other chips than sm_90; states under strategies in files.
+PyTorch's layers, whose kernels are; chips other than sm_90; states under strategies in files.
 """
 
 PROOFS = """Where the compiler puts one sequence of float operations in place of another, every bit

@@ -28,7 +28,7 @@ from verification_plan import ISAS, PROMISES  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 TOOL = ROOT / "build/bin/tandem-verify"
-#: A shard takes about so many seconds, the first so many units.
+#: The seconds that a shard takes, roughly, and the units of the first one.
 SHARD_SECONDS, FIRST_UNITS = 60, 16
 #: The approximate number of units that a quick run takes of each part.
 QUICK_UNITS = 32

@@ -287,7 +287,7 @@ strategy for your bytes from the first table, and see in [all strategies](#all-s
 like yours. A small error is not a low loss, which [Quality](Quality.md) measures. Errors of different columns must not
 be compared, since they are relative to distances that differ.
 
-## The best strategy for so many bytes
+## The best strategy for each number of bytes
 
 """
 

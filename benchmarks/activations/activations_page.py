@@ -69,7 +69,7 @@ exponents do what scales would; what is far from the rest of its tensor needs a 
 
 {errors}
 
-The time that storing a bf16 tensor of {rows} x {columns} takes on one thread, by what its scales are made of: magnitudes of
+The time that storing a bf16 tensor of {rows} x {columns} takes on one thread, by what its scales are made from: magnitudes of
 earlier steps (delayed), of the whole tensor, which is read twice (just in time), or of each group as it is read.
 
 {times}

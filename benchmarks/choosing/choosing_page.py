@@ -135,7 +135,7 @@ For a model of matrices in bfloat16, by bytes per parameter, at `beta2` = 0.999 
 ## How models train under it
 
 The demo's small model of 64 thousand parameters ([examples/language_model](../examples/language_model/README.md)), {steps} steps at a learning rate
-of {lr:g} and `beta2` = 0.999, {seeds}, under what is recommended for so many bytes per parameter. float32 ends at a validation
+of {lr:g} and `beta2` = 0.999, {seeds}, under what is recommended for a given number of bytes per parameter. float32 ends at a validation
 loss of {f32:.4f}, AdamW on plain bf16 at {bf16:.4f}.
 
 {budgets}

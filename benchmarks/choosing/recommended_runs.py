@@ -66,7 +66,7 @@ def usable(names: list[str]) -> list[str]:
 
 
 def run_budget(budget: float, corpus, setting) -> dict:
-    """Trains under what is recommended for so many bytes per parameter."""
+    """Trains under what is recommended for a number of bytes per parameter."""
     torch.manual_seed(setting.seed)
     model = make_model(len(corpus.vocabulary), setting.shape, setting.seed, torch.bfloat16)
     count = sum(p.numel() for p in model.parameters())

@@ -72,7 +72,7 @@ def residual(a, b, p):
 
 @lru_cache(maxsize=None)
 def _units(format, bits):
-    """The value of a bit pattern in smallest subnormals; None if it is no number."""
+    """The value of a bit pattern in smallest subnormals; None if it is not a number."""
     fields = BITS[format]
     mantissa = bits & ((1 << fields.mantissa) - 1)
     exponent = (bits & 0x7FFF) >> fields.mantissa

@@ -39,7 +39,7 @@ E4M3_MAX = 448.0
 
 
 def gradients(run: Run, count: int, seed: int) -> list[list[torch.Tensor]]:
-    """The bf16 gradients of so many ranks, each of a batch of its own."""
+    """The bf16 gradients of a number of ranks, each of a batch of its own."""
     drawn = batches(run.corpus.train, count, SETTING.batch, SETTING.shape.context, seed)
     params = list(run.model.parameters())
     return [[grad.bfloat16() for grad in torch.autograd.grad(run.loss(*batch), params)]

@@ -158,7 +158,7 @@ def work(rank: int, ranks: int, folder: str) -> None:
 
 
 def run(ranks: int) -> dict:
-    """The counts of the first of so many ranks."""
+    """The counts of the first of a number of ranks."""
     with tempfile.TemporaryDirectory() as folder:
         workers = [subprocess.Popen([sys.executable, __file__, "--rank", str(rank), "--ranks",
                                      str(ranks), "--folder", folder]) for rank in range(ranks)]

@@ -36,7 +36,7 @@ RANKS = {"HSDP": 4, "FSDP2 over TP": 4}
 #: The wrappers under which a matrix may be divided by columns, which the large size tries too.
 DIVIDE = ("FSDP2 over TP", "FP8 TP")
 PLAIN = {"strategy": "collage-plus"}
-#: Rows that are no strategies: sums over tensors and over the model, and other ways to step.
+#: Rows that are not strategies: sums over tensors and over the model, and other ways to step.
 OTHERS = {
     "`max_norm`": PLAIN | {"options": {"max_norm": 0.5}}, "`LAMB`": PLAIN | {"optimizer": "LAMB"},
     "`Adafactor`": PLAIN | {"optimizer": "Adafactor"},

@@ -41,7 +41,7 @@ import tandem  # noqa: E402
 
 #: Elements of a tensor: 16 of the longest groups.
 SIZE = 4096
-#: The first of so many elements is a neighbour whose gradients go on.
+#: The distance of the elements that are neighbours, whose gradients continue.
 STRIDE = 32
 #: The gradients' size beside the neighbour's, element by element in turn.
 LEVELS = (0.2, 0.02, 0.002)
@@ -224,7 +224,7 @@ def measure_amplitude(strategy: str, beta1: float, beta2: float) -> dict[str, di
 
 def _ratios(stored: AdamW, exact: Exact, stream: Stream, factor: float,
             steps: int) -> np.ndarray:
-    """sqrt(v) by its exact value after so many steps of gradients times a factor, the mean
+    """sqrt(v) by its exact value after a number of steps of gradients times a factor, the mean
     over 60 more."""
     ratios = []
     for step in range(steps + 60):

@@ -7,7 +7,7 @@
 # with momentum, RMSprop and Adagrad when gradients stop or change.
 #
 #===----------------------------------------------------------------------===#
-"""Measures whether the states of other graphs than AdamW follow.
+"""Measures whether the states of graphs other than AdamW follow.
 
 The graph runs under a strategy and, on the same gradients, under fp32. A momentum, or the
 root of a second moment, follows if, on average over elements of one size, it is within 15 %
@@ -73,7 +73,7 @@ class Pair:
         return other
 
     def run(self, steps: int, factor: float | None = 1.0) -> "Pair":
-        """So many steps of gradients times a factor; no gradients at all for None."""
+        """Takes steps of gradients times a factor, or of no gradients for None."""
         for _ in range(steps):
             gradient = self.stream.gradient(0.0 if factor is None else factor)
             if factor is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layer:
-    """Whose it is, which of Tandem's layers it stands for, how many tensors it takes, and
+    """Has its owner, the layer of Tandem's that it stands for, the number of tensors it takes, and
     what makes it, which raises ImportError where it is not installed."""
 
     whose: str

@@ -160,7 +160,7 @@ CONTENDERS = [
 
 
 def why_not(device: str) -> str | None:
-    """Why nothing runs there, if that is so."""
+    """Returns the reason why nothing runs there, if nothing does."""
     try:
         import torch
     except ImportError as error:

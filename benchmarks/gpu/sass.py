@@ -104,7 +104,7 @@ def _bytes_of(kernel: tandem.Kernel, access: str, grouped: bool) -> float:
 
 def _moved(kernel: tandem.Kernel, access: str, bits: float | None) -> float:
     """Bytes per element that a launch reads or writes: of all planes, or of those that its
-    accesses of so many bits per element reach, with their part of what groups share."""
+    accesses of the given width in bits per element reach, with their part of what groups share."""
     own, shared = _bytes_of(kernel, access, False), _bytes_of(kernel, access, True)
     if bits is None or not own:
         return own + shared

@@ -46,7 +46,7 @@ GPUS = {
 
 
 def memory_ps(gpu: GPU, moved: float) -> float:
-    """Picoseconds that so many bytes take."""
+    """Returns the picoseconds that moving the bytes takes."""
     return moved / (COPY * gpu.terabytes)
 
 

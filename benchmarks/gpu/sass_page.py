@@ -92,7 +92,7 @@ scripts/count-sass.sh adamw/coat --chips sm_90  # one kernel, printed
 - Not counted: what a launch does once (prologue, scales of whole tensors, totals), the latencies that resident
   warps hide, barriers, and the launch itself.
 
-A multiprocessor begins so many lanes in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
+The table gives the lanes that a multiprocessor begins in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
 and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA; in sm_80's FP16 a pair
 of bf16 takes two slots.
 

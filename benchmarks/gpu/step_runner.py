@@ -96,7 +96,7 @@ def _rows(result: dict) -> list[dict]:
 
 
 def reason_of(result: dict, output: str) -> str:
-    """Why a process has failed: what its results say, else its last line."""
+    """Returns why a process has failed: the error in its results, else its last line."""
     found = [result.get("error", "")]
     for row in _rows(result):
         name = row.get("kernel") or row.get("product") or row.get("case") or ""

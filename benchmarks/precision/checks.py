@@ -27,11 +27,11 @@ from reasons import REASONS  # noqa: E402
 from runs import FOLDER, result_name  # noqa: E402
 from studies import EPSILON, EPSILONS, STUDIES  # noqa: E402
 
-#: A run trains if its loss is within so many nats of the run's that it is compared with.
+#: A run trains if its loss exceeds that of the run it is compared with by fewer nats than this.
 TRAINS_NATS = 0.2
 #: Sharpness values whose ratio is below this are the same.
 SAME_RATIO = 1.02
-#: A strategy heals if it ends within so much of the distance from f32 to bf16.
+#: A strategy heals if it ends within this fraction of the distance from f32 to bf16.
 HEALED_SHARE = 0.25
 
 

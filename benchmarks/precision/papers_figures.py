@@ -88,7 +88,7 @@ def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def losses(result: dict, path: pathlib.Path, reference: str | None = None,
            top: float = math.inf) -> None:
     """The losses of each variant's first cell, and how far they are above the reference's,
-    the first variant's unless it is named, up to so many nats."""
+    the first variant's unless it is named, up to a number of nats."""
     found = curves(result)
     lead = next(label for label in found
                 if reference is None or reference in label.split("\n= "))

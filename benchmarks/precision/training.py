@@ -31,9 +31,9 @@ from progress import Progress  # noqa: E402
 
 #: Points of a curve that are kept.
 CURVE_POINTS = 60
-#: A spike's bound: so many deviations above the median of so many losses before it.
+#: A spike's bound, in deviations above the median of the losses before it, and how many of those count.
 SPIKE_DEVIATIONS, SPIKE_WINDOW = 6.0, 64
-#: A run has diverged if it ends so many nats above its lowest smoothed loss.
+#: A run has diverged if it ends this many nats above its lowest smoothed loss.
 DIVERGED_NATS = 0.3
 
 

@@ -159,7 +159,7 @@ def measure(groups: int, quick: bool, steps: int) -> dict:
 
 
 def share(of: float, count: int, what: str) -> str:
-    """A share of so many."""
+    """A share of a number of things."""
     return f"{100 * of:.2g} % of {count} {what}" if of else f"none of {count} {what}"
 
 

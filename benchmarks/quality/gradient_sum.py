@@ -130,7 +130,7 @@ def mean(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def steps_of(trained, count: int, ranks: int, batch: int):
-    """The gradients of so many ranks, step after step, at the same weights."""
+    """The gradients of a number of ranks, step after step, at the same weights."""
     from demo_model import Progress
     progress = Progress("all-reduces", count)
     for step in range(count):

@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
 from common import RESULTS, save  # noqa: E402
-from tandem._kernel import RoleKind  # noqa: E402
+from tandem._plane import RoleKind  # noqa: E402
 
 SIZE = 512
 LAYERS = 2

@@ -52,7 +52,7 @@ PAPER = {
 
 
 def origin(result: dict) -> str:
-    """When and of what a result is."""
+    """Returns the date of a result, and the versions that it was measured with."""
     machine = result["machine"]
     dirty = " and changes" if machine["changed_files"] else ""
     return f"{machine['date']}, commit {machine['commit'][:12]}{dirty}"
@@ -335,7 +335,7 @@ def accumulated_findings(result: dict) -> list[str]:
         f"{in_table('root, 128')} in the table, E4M3+expand "
         f"{in_table('E4M3+expand, 128')}, DE8 {in_table('DE8, 128')}, E5M2+expand "
         f"{in_table('E5M2+expand, 128')}. In matrices, and in models with longer rows, "
-        "groups rarely span so much; only E5M2 needs no luck.",
+        "groups rarely span that much; only E5M2 needs no luck.",
         "**Weights.** A residual of 8 bits is worth more than an f8E5M2 second component "
         f"({of(weight['bf16 + i8 residual'])} against {of(weight['bf16 + f8E5M2'])}). Of "
         "what takes 2 bytes, f16's 11 significant bits rounded stochastically are best "
@@ -499,7 +499,7 @@ def chance_text(cells: dict) -> str:
         return ""
     return ("`master-weights` loses nothing in its states, and is off fp32 by "
             f"{spread(found)}, since its model computes with weights and gradients of "
-            "bf16: so much is chance.\n")
+            "bf16: that much is chance.\n")
 
 
 def size_text(title: str, result: dict) -> str:
@@ -573,7 +573,7 @@ REASONS = """
   where rows of a table share a group. A range far beyond E4M3's numbers helps first
   moments in one round trip and harms them in the table over many. Scales of bf16 round up
   by more than a decay; they serve gradients, which have none, in half the bytes.
-- **A loss below fp32's is no accuracy.** Where second moments are too small, steps are
+- **A loss below fp32's is not greater accuracy.** Where second moments are too small, steps are
   longer, and in so short a training longer steps are better, as the losses at the larger
   rates show. Hold such a loss against fp32's at another rate. The lowest of all is that of
   `fp8-collage-light`, which loses more than a third of its updates.

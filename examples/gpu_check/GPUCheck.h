@@ -81,7 +81,7 @@ int64_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
 /// The bytes of all planes.
 size_t sizeOf(const tdm_kernel_desc &desc, Shape shape);
 
-/// Whether a device has so much memory left.
+/// Whether a device has that much memory left.
 bool fits(tdm_device *device, size_t bytes);
 
 /// The initial contents of planes: numbers of an ordinary size, or any bits at
@@ -130,9 +130,9 @@ private:
 /// The name of a kernel's result: 'adamw under coat'.
 std::string titleOf(const tdm_kernel_info &info);
 
-/// Which of a kernel's images run on a GPU: those of a kind, "ptx" or "cubin",
-/// what a command such as "ptxas -O0" makes of the PTX, or what the runtime
-/// prefers.
+/// The choice of a kernel's images that a GPU runs: those of a kind, "ptx" or
+/// "cubin", what a command such as "ptxas -O0" makes of the PTX, or what the
+/// runtime prefers.
 struct ImageChoice {
   std::string kind, ptxas;
 };
@@ -149,7 +149,7 @@ std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
 struct LargeResult {
   /// "equal", or what differs.
   std::string verdict;
-  /// Why there are fewer elements, or not all of them are compared.
+  /// The reason why there are fewer elements, or why not all are compared.
   std::string note;
   int64_t elements = 0;
   /// The share of all bytes that has been compared.
@@ -203,8 +203,8 @@ struct HostTimes {
 HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
                       const tdm_kernel_info &info, int count);
 
-/// Bytes read and written in a second by a copy of at most so many bytes within
-/// the device's memory.
+/// Bytes read and written in a second by a copy of at most \p bytes bytes
+/// within the device's memory.
 double measureCopy(tdm_device *gpu, size_t bytes);
 
 /// A product of matrices by cuBLASLt.

@@ -47,7 +47,7 @@ static Shape shapeOf(const tdm_kernel_info &info, int64_t elements) {
   return {elements / columns, columns};
 }
 
-/// Halves \p elements until both devices have memory for so many.
+/// Halves \p elements until both devices have memory for that many.
 static int64_t chooseElements(tdm_device *gpu, const tdm_kernel_info &info,
                               int64_t elements, bool isCPU) {
   for (;; elements /= 2) {

@@ -48,7 +48,7 @@ struct Report {
   std::vector<std::pair<int, HostTimes>> host;
   std::vector<Row> rows;
   std::vector<ProductRow> products;
-  /// Why nothing ran.
+  /// The reason why nothing ran.
   std::string error;
 
   /// Puts the file at \p path in the place of the one before, in one step.

@@ -35,7 +35,7 @@ struct Options {
   Modes modes;
   bool isAnyMode = false;
   ImageChoice image;
-  /// After so many seconds no new part begins.
+  /// The number of seconds after which no new part begins.
   double seconds = 450;
   /// A comparison leaves out tensors with more bytes than this.
   int64_t largest = int64_t(1) << 40;

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-# Tests, vendored code and generated tables are no representative prose.
+# Tests, vendored code and generated tables are not representative prose.
 SKIPPED_FOLDERS = {
     "__pycache__",
     "dist-packages",

@@ -42,7 +42,7 @@ MUTED = {"color": "#BBBBBB", "linewidth": 0.8, "zorder": 1}
 NOTE = "#444444"
 # The height of a line of text, as a share of a panel's.
 LINE = 0.07
-# So many bars fit into one of two rows of panels.
+# The number of bars that fit into one of two rows of panels.
 FEW = 10
 
 
@@ -55,7 +55,7 @@ class Curve:
     values: np.ndarray
 
     def end(self) -> float:
-        """The last value; infinity, above every panel, if that is no number."""
+        """The last value; infinity, above every panel, if that is not a number."""
         return float(self.values[-1]) if np.isfinite(self.values[-1]) else math.inf
 
 

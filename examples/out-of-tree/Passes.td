@@ -16,7 +16,7 @@ def CountRoundings : Pass<"count-roundings", "::tandem::KernelOp"> {
   let description = [{
     Counts, for each float format, the operations of a kernel's body whose
     result is rounded to it, and keeps the counts in the attribute `roundings`:
-    so many roundings each element sees in one step. The exact operations of
+    how many roundings each element sees in one step. The exact operations of
     arith and math (negation, comparison, minimum, widening conversions, the
     remainder) do not count, nor does the prologue, which runs once a launch.
 

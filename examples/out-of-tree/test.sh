@@ -32,7 +32,7 @@ while (($#)); do
   shift
 done
 if [[ ! -f $build/cmake_install.cmake ]]; then
-  echo "test.sh: '$build' is no build of Tandem; run scripts/build.sh, or name" \
+  echo "test.sh: '$build' is not a build of Tandem; run scripts/build.sh, or name" \
     "the directory where you built it" >&2
   exit 1
 fi

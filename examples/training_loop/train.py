@@ -65,7 +65,7 @@ def learn(weights: dict[str, np.ndarray], step: int) -> tuple[float, dict[str, n
 
 
 def train(kernel: tandem.Kernel, steps: int) -> dict[str, dict[str, np.ndarray]]:
-    """The arrays of all parameters after so many steps."""
+    """Returns the arrays of all parameters after a number of steps."""
     arrays = {name: {plane.name: np.zeros(plane.entries(size), STORAGE[plane.bits])
                      for plane in kernel.planes} for name, size in SIZES.items()}
     drawn = random(12345, SIZES["w1"] + SIZES["w2"])

@@ -56,8 +56,8 @@ typedef struct TandemError {
   const char *operation;
 } TandemError;
 
-/// The message of the last failure in this thread, and its fields. They are
-/// valid until the thread's next failure.
+/// Return the message of the last failure in this thread, and its fields. They
+/// are valid until the thread's next failure.
 TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
 TANDEM_CAPI_EXPORTED TandemError tandemGetLastErrorInfo(void);
 /// Writes the parts of tandemGetLastError(), up to `capacity` of them, and

@@ -69,7 +69,7 @@ typedef struct TandemInterpretOptions {
   uint64_t seed;
   uint32_t key;
   int64_t first;
-  /// Where to write the flags that the step raises, or NULL. Bit 0: a gradient
+  /// The address for the flags that the step raises, or NULL. Bit 0: a gradient
   /// held a NaN or an infinity.
   uint32_t *flags;
   /// The graph's name where the module has several; else null or "".

@@ -24,7 +24,8 @@
 extern "C" {
 #endif
 
-/// The version of the compiler, "0.1.0". It lives as long as the library.
+/// Returns the version of the compiler, "0.1.0". It lives as long as the
+/// library.
 TANDEM_CAPI_EXPORTED const char *tandemGetVersion(void);
 
 /// A compiled kernel and its code.
@@ -143,8 +144,8 @@ TANDEM_CAPI_EXPORTED TandemKernel *tandemCompileSum(const char *const *sources,
                                                     const char *target,
                                                     const char *chip);
 
-/// The planes of a kernel's gradients that can hold NaN or infinity, by their
-/// index: floats with an entry for each element.
+/// Returns the planes of a kernel's gradients that can hold NaN or infinity, by
+/// their index: floats with an entry for each element.
 TANDEM_CAPI_EXPORTED intptr_t
 tandemKernelGetNumCheckedPlanes(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetCheckedPlane(TandemKernel *kernel,
@@ -166,9 +167,9 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
                   const char *const *names, intptr_t numKernels,
                   const char *const *targets, intptr_t numTargets);
 
-/// The description of a kernel, which packages store and the runtime reads
-/// (tandem-runtime/tandem_package.h); its functions are NULL. It lives as long
-/// as the kernel. With N phases, PTX also has, after a phase that makes
+/// Returns the description of a kernel, which packages store and the runtime
+/// reads (tandem-runtime/tandem_package.h); its functions are NULL. It lives as
+/// long as the kernel. With N phases, PTX also has, after a phase that makes
 /// reductions, its name with _totals (a block for each tensor) and, over the
 /// model, _model (one block), or with _row_totals and _column_totals (over the
 /// chunks of rows and of columns), and of the first of several that can be one
@@ -177,14 +178,14 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
 /// D != 0, for the intended update D and the effective update D_eff.
 TANDEM_CAPI_EXPORTED const tdm_kernel_info *
 tandemKernelGetInfo(TandemKernel *kernel);
-/// The code for the kernel's target; null for cpu.
+/// Returns the code for the kernel's target; null for cpu.
 TANDEM_CAPI_EXPORTED const tdm_image *
 tandemKernelGetImage(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED double
 tandemKernelGetBytesPerParameter(TandemKernel *kernel);
 
-/// The entries of a plane's array for a matrix. A tensor of a kernel that knows
-/// no rows is one row.
+/// Returns the entries of a plane's array for a matrix. A tensor of a kernel
+/// that knows no rows is one row.
 TANDEM_CAPI_EXPORTED int64_t tandemKernelGetNumEntries(TandemKernel *kernel,
                                                        intptr_t index,
                                                        int64_t rows,
@@ -200,15 +201,15 @@ typedef struct TandemTensor {
   bool isSecondMoment;
 } TandemTensor;
 
-/// The tensors of a kernel, in the order of their planes. Their number is -1 on
-/// failure, as for a package whose kernel this compiler cannot read; it is to
-/// be asked for before a tensor.
+/// Returns the tensors of a kernel, in the order of their planes. Their number
+/// is -1 on failure, as for a package whose kernel this compiler cannot read;
+/// it is to be asked for before a tensor.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumTensors(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
                                                         intptr_t index);
 
-/// The runtime's handle of a kernel on a device, the CPU if it is null. The
-/// caller destroys it with tdm_kernel_destroy before the kernel; null on
+/// Creates the runtime's handle of a kernel on a device, the CPU if it is null.
+/// The caller destroys it with tdm_kernel_destroy before the kernel; null on
 /// failure.
 TANDEM_CAPI_EXPORTED tdm_kernel *
 tandemKernelCreateRuntimeKernel(TandemKernel *kernel, const tdm_device *device);
@@ -219,41 +220,41 @@ typedef struct TandemStorage TandemStorage;
 
 /// Reads a storage; null on failure. The caller destroys it.
 TANDEM_CAPI_EXPORTED TandemStorage *tandemStorageParse(const char *text);
-/// One plane of floats of a format such as "bf16"; null on failure.
+/// Creates one plane of floats of a format such as "bf16"; null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateFloats(const char *format);
-/// The storage `codes` with a visible copy of its values in `format`, "bf16" or
-/// "f16"; null on failure.
+/// Creates the storage `codes` with a visible copy of its values in `format`,
+/// "bf16" or "f16"; null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateWorking(const char *format, const char *codes);
-/// The storage of the factors of matrix products: codes of an 8-bit float such
-/// as "f8E4M3FN" under an f32 scale for the tensor, and, if asked for, the
-/// codes of the transpose. Null on failure.
+/// Creates the storage of the factors of matrix products: codes of an 8-bit
+/// float such as "f8E4M3FN" under an f32 scale for the tensor, and, if asked
+/// for, the codes of the transpose. Null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMatrixCodes(const char *format, bool isTransposed);
-/// Floats of `format`, "f32", "bf16" or "f16", that hold only numbers of the
-/// float `number`: "E8M3" has 8 exponent and 3 mantissa bits. `rounding` is
-/// "toward_zero", "nearest" or "stochastic"; `clamp` says which magnitudes that
-/// the exponent bits lack are clamped: "inside" (too small), "outside" (too
-/// large), "both" or "none". Null on failure.
+/// Creates floats of `format`, "f32", "bf16" or "f16", that hold only numbers
+/// of the float `number`: "E8M3" has 8 exponent and 3 mantissa bits. `rounding`
+/// is "toward_zero", "nearest" or "stochastic"; `clamp` says which magnitudes
+/// that the exponent bits lack are clamped: "inside" (too small), "outside"
+/// (too large), "both" or "none". Null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMasked(const char *format, const char *number,
                           const char *rounding, const char *clamp);
 TANDEM_CAPI_EXPORTED void tandemStorageDestroy(TandemStorage *storage);
 
-/// The storage as MLIR spells it. Strings live as long as the storage.
+/// Returns the storage as MLIR spells it. Strings live as long as the storage.
 TANDEM_CAPI_EXPORTED const char *tandemStorageGetText(TandemStorage *storage);
 TANDEM_CAPI_EXPORTED intptr_t tandemStorageGetNumPlanes(TandemStorage *storage);
-/// A plane, whose name is what follows the tensor's: "" or ".scale". It has no
-/// role, and `kind` and `access` are those of a state.
+/// Returns a plane, whose name is what follows the tensor's: "" or ".scale". It
+/// has no role, and `kind` and `access` are those of a state.
 TANDEM_CAPI_EXPORTED const tdm_plane_desc *
 tandemStorageGetPlane(TandemStorage *storage, intptr_t index);
-/// Whether elements are codes, which no framework computes with: no plane shows
-/// the values, or one of fewer than 16 bits.
+/// Returns whether elements are codes, which no framework computes with: no
+/// plane shows the values, or one of fewer than 16 bits.
 TANDEM_CAPI_EXPORTED bool tandemStorageIsCoded(TandemStorage *storage);
-/// Whether the storage is one plane of floats.
+/// Returns whether the storage is one plane of floats.
 TANDEM_CAPI_EXPORTED bool tandemStorageIsPlain(TandemStorage *storage);
-/// Whether a kernel under the f32 policy can have it.
+/// Returns whether a kernel under the f32 policy can have it.
 TANDEM_CAPI_EXPORTED bool tandemStorageHasF32Value(TandemStorage *storage);
 
 /// The code #scaled.dynamic, which bitsandbytes has too.
@@ -263,23 +264,23 @@ typedef enum TandemDynamicCode {
   TandemDynamicUnsigned = 2
 } TandemDynamicCode;
 
-/// Whether codes are dynamic ones.
+/// Returns whether codes are dynamic ones.
 TANDEM_CAPI_EXPORTED TandemDynamicCode
 tandemStorageGetDynamicCode(TandemStorage *storage);
-/// The consecutive elements that share a scale, if the storage is nothing but
-/// codes without a range and f32 scales made from largest magnitudes; otherwise
-/// 0.
+/// Returns the consecutive elements that share a scale, if the storage is
+/// nothing but codes without a range and f32 scales made from largest
+/// magnitudes; otherwise 0.
 TANDEM_CAPI_EXPORTED int64_t tandemStorageGetPlainGroup(TandemStorage *storage);
 
-/// The same codes under f32 scales that the caller gives, so that tensors can
-/// share them; "" unless it is codes under f32 scales that follow from largest
-/// magnitudes only.
+/// Returns the same codes under f32 scales that the caller gives, so that
+/// tensors can share them; "" unless it is codes under f32 scales that follow
+/// from largest magnitudes only.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithGivenScales(TandemStorage *storage);
-/// The same without the planes that only the next store reads.
+/// Returns the same without the planes that only the next store reads.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutHistory(TandemStorage *storage);
-/// The same without a transposed copy.
+/// Returns the same without a transposed copy.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutTranspose(TandemStorage *storage);
 
@@ -293,7 +294,7 @@ typedef struct TandemStoredInput {
   const char *storage;
 } TandemStoredInput;
 
-/// Which layer to read. Null strings and zeros mean the defaults.
+/// The layer to read. Null strings and zeros mean the defaults.
 typedef struct TandemLayerOptions {
   /// A built-in layer's name, the path of an .mlir file, or MLIR text.
   const char *layer;
@@ -340,20 +341,20 @@ typedef struct TandemLayerOutput {
   bool isGradient;
 } TandemLayerOutput;
 
-/// The name of a pass's function; null if the layer has none, as where nothing
-/// computes its outputs again.
+/// Returns the name of a pass's function; null if the layer has none, as where
+/// nothing computes its outputs again.
 TANDEM_CAPI_EXPORTED const char *tandemLayerGetFunction(TandemLayer *layer,
                                                         TandemLayerPass pass);
-/// The outputs of a function, in their order.
+/// Returns the outputs of a function, in their order.
 TANDEM_CAPI_EXPORTED intptr_t tandemLayerGetNumOutputs(TandemLayer *layer,
                                                        TandemLayerPass pass);
 TANDEM_CAPI_EXPORTED TandemLayerOutput
 tandemLayerGetOutput(TandemLayer *layer, TandemLayerPass pass, intptr_t index);
-/// Whether the recipe stores outputs by where they go: it begins with rules for
-/// outputs that name a consumer or a flow.
+/// Returns whether the recipe stores outputs by where they go: it begins with
+/// rules for outputs that name a consumer or a flow.
 TANDEM_CAPI_EXPORTED bool tandemLayerStoresByFlow(TandemLayer *layer);
 
-/// Which pass to compile. A zeroed struct is the forward pass.
+/// The pass to compile. A zeroed struct is the forward pass.
 typedef struct TandemLayerPassOptions {
   TandemLayerPass pass;
   /// The inputs of this pass that come from other layers in a storage, such as
@@ -371,20 +372,20 @@ typedef struct TandemLayerPassOptions {
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemLayerCompile(TandemLayer *layer, const TandemLayerPassOptions *options);
 
-/// Whether a recipe is built in, or in a file on the path; false leaves a
-/// message.
+/// Returns whether a recipe is built in, or in a file on the path; false leaves
+/// a message.
 TANDEM_CAPI_EXPORTED bool tandemCheckRecipe(const char *recipe,
                                             const char *const *path,
                                             intptr_t pathLength);
 
-/// Names of the built-in graphs and strategies.
+/// Returns the names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumLayers(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetLayerName(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumRecipes(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetRecipeName(intptr_t index);
-/// The MLIR text of a layer.
+/// Returns the MLIR text of a layer.
 TANDEM_CAPI_EXPORTED const char *tandemGetLayerText(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumStrategies(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetStrategyName(intptr_t index);

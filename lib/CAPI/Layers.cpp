@@ -21,17 +21,11 @@ struct TandemLayer {
   std::unique_ptr<Layer> layer;
 };
 
-/// None for a number that is no enumerator, which C allows.
+/// None for a number that is not an enumerator, which C allows.
 static std::optional<LayerPass> getPass(TandemLayerPass pass) {
-  switch (pass) {
-  case TandemLayerForward:
-    return LayerPass::forward;
-  case TandemLayerBackward:
-    return LayerPass::backward;
-  case TandemLayerRecompute:
-    return LayerPass::recompute;
-  }
-  return std::nullopt;
+  if (static_cast<unsigned>(pass) >= TDM_NUM_VALUES(TANDEM_LAYER_PASSES))
+    return std::nullopt;
+  return static_cast<LayerPass>(pass);
 }
 
 static const LayerFunction *getFunction(TandemLayer *layer,

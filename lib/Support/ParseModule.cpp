@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Support/ParseModule.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/Regex.h"
@@ -22,15 +23,36 @@ using namespace tandem;
 /// needs.
 static constexpr unsigned maxNesting = 256;
 
+/// The limit on the additions and signs of an affine map or set, of which
+/// graphs have a few.
+static constexpr unsigned maxSigns = 1024;
+
+namespace {
+/// Tells strings from the text around them, character by character.
+class StringTracker {
+public:
+  /// Takes the next character, and returns whether it lies in a string. The
+  /// quotation mark that ends one does not; nor does any character of the next
+  /// line.
+  bool isInString(char c) {
+    if (c == '"' && !isEscaped)
+      isString = !isString;
+    isEscaped = isString && c == '\\' && !isEscaped;
+    isString &= c != '\n';
+    return isString;
+  }
+
+private:
+  bool isString = false, isEscaped = false;
+};
+} // namespace
+
 /// Returns the text with comments replaced by spaces, so that positions stay.
 static std::string blankComments(StringRef text) {
   std::string blank = text.str();
-  bool isString = false;
+  StringTracker strings;
   for (size_t i = 0; i < blank.size(); ++i) {
-    if (blank[i] == '"' && (i == 0 || blank[i - 1] != '\\'))
-      isString = !isString;
-    isString &= blank[i] != '\n';
-    if (!isString && blank.compare(i, 2, "//") == 0)
+    if (!strings.isInString(blank[i]) && blank.compare(i, 2, "//") == 0)
       for (; i < blank.size() && blank[i] != '\n'; ++i)
         blank[i] = ' ';
   }
@@ -148,11 +170,9 @@ static StringRef findMissing(StringRef keyword, StringRef before,
 /// brackets, as in `->` and `<=`, do not count.
 static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   unsigned open = 0;
-  bool isString = false;
+  StringTracker strings;
   for (size_t i = 0; i < blank.size(); ++i) {
-    if (blank[i] == '"' && (i == 0 || blank[i - 1] != '\\'))
-      isString = !isString;
-    isString &= blank[i] != '\n';
+    bool isString = strings.isInString(blank[i]);
     bool isArrow = blank[i] == '>' && i > 0 && blank[i - 1] == '-';
     bool isComparison = StringRef(blank).substr(i, 2) == "<=";
     if (isString || isArrow || isComparison)
@@ -165,6 +185,35 @@ static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   return std::nullopt;
 }
 
+/// Returns the position at which an affine map or set, whose text begins after
+/// its opening bracket, has too many additions and signs.
+static std::optional<size_t> findManySigns(StringRef map) {
+  unsigned open = 1, signs = 0;
+  for (size_t i = 0; i < map.size() && open; ++i) {
+    StringRef pair = map.substr(i, 2);
+    if (pair == "->" || pair == ">=" || pair == "<=")
+      ++i;
+    else if ((pair[0] == '+' || pair[0] == '-') && ++signs > maxSigns)
+      return i;
+    else
+      open += pair[0] == '<' ? 1 : pair[0] == '>' ? -1 : 0;
+  }
+  return std::nullopt;
+}
+
+/// Returns the position at which some affine map or set has too many additions
+/// and signs. MLIR's parser calls itself for each of these, too.
+static std::optional<size_t> findLongExpression(StringRef blank) {
+  for (StringRef keyword : {"affine_map<", "affine_set<"})
+    for (size_t place = blank.find(keyword); place != StringRef::npos;
+         place = blank.find(keyword, place)) {
+      place += keyword.size();
+      if (std::optional<size_t> end = findManySigns(blank.drop_front(place)))
+        return place + *end;
+    }
+  return std::nullopt;
+}
+
 std::optional<MalformedText> tandem::findMalformedText(StringRef text) {
   static const llvm::Regex keyword(
       "(^|[^A-Za-z0-9_.$])"
@@ -174,6 +223,9 @@ std::optional<MalformedText> tandem::findMalformedText(StringRef text) {
   std::string blank = blankComments(text);
   if (std::optional<size_t> place = findDeepNesting(blank, maxNesting))
     return MalformedText{*place, "no more than 256 brackets within each other"};
+  if (std::optional<size_t> place = findLongExpression(blank))
+    return MalformedText{*place, "no more than 1024 additions and signs in an "
+                                 "affine map or set"};
   if (!text.contains("linalg.") && !text.contains("vector."))
     return std::nullopt;
   StringRef rest = blank;
@@ -199,4 +251,12 @@ OwningOpRef<ModuleOp> tandem::parseModule(StringRef text, MLIRContext *context,
   emitError(FileLineColLoc::get(context, name, line, column))
       << "expected " << malformed->expected;
   return {};
+}
+
+Type tandem::parseTypeText(StringRef text, MLIRContext *context) {
+  if (findMalformedText(text))
+    return {};
+  ScopedDiagnosticHandler handler(context,
+                                  [](Diagnostic &) { return success(); });
+  return parseType(text, context);
 }

@@ -46,7 +46,7 @@ static void *openLibrary() {
   refuse(reason);
 }
 
-/// Looks up a function, of another version than the extension's if it is
+/// Looks up a function, of a version other than the extension's if it is
 /// missing.
 template <typename Function>
 static void find(void *library, const char *name, Function &function) {

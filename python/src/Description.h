@@ -18,7 +18,7 @@
 #include <nanobind/nanobind.h>
 #include <string>
 
-/// The fields of a kernel and of its description that are no lists.
+/// The fields of a kernel and of its description that are not lists.
 nanobind::dict getFields(const tdm_kernel_info &info);
 nanobind::dict getFields(const tdm_plane_desc &desc);
 nanobind::dict getFields(const tdm_hyper_desc &desc);

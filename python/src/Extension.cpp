@@ -414,16 +414,7 @@ listTexts(intptr_t count, const char *(*getName)(intptr_t),
   return texts;
 }
 
-NB_MODULE(_tandem, m) {
-  m.doc() = "Bindings of Tandem's compiler and runtime";
-  bindDescription(m);
-  bindLaunchABI(m);
-  bindStorages(m);
-  bindLayers(m, [](TandemKernel *kernel) {
-    return nb::cast(std::make_unique<Kernel>(kernel));
-  });
-  // Caches of torch.compile hold kernels until the process ends.
-  nb::set_leak_warnings(false);
+static void bindKernel(nb::module_ &m) {
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
@@ -447,6 +438,9 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);
+}
+
+static void bindDevice(nb::module_ &m) {
   nb::class_<Device>(m, "Device")
       .def(nb::init<const std::string &, int32_t>())
       .def_prop_ro("ordinal", [](Device &d) { return d.query().ordinal; })
@@ -463,6 +457,9 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<const Device &, int64_t, int64_t, int64_t, uint32_t,
                     uint32_t, bool, bool>())
       .def("launch", &Product::launch);
+}
+
+static void bindPlan(nb::module_ &m) {
   nb::class_<Plan>(m, "Plan")
       .def(nb::init<nb::object, Device *>(), "kernel"_a,
            "device"_a.none() = nb::none())
@@ -486,6 +483,9 @@ NB_MODULE(_tandem, m) {
       .def("read", &ReplayCache::read)
       .def("steps", &ReplayCache::steps)
       .def("store", &ReplayCache::store);
+}
+
+static void bindFunctions(nb::module_ &m) {
   m.def("compile_conversion", &compileConversion);
   m.def("compile_sum", &compileSum);
   m.def("save", &save);
@@ -498,6 +498,10 @@ NB_MODULE(_tandem, m) {
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);
+}
+
+/// Binds what lists the library.
+static void bindLibrary(nb::module_ &m) {
   m.def("graphs", [] {
     return listNames(compiler().tandemGetNumGraphs(),
                      compiler().tandemGetGraphName);
@@ -515,4 +519,21 @@ NB_MODULE(_tandem, m) {
     return listNames(compiler().tandemGetNumRecipes(),
                      compiler().tandemGetRecipeName);
   });
+}
+
+NB_MODULE(_tandem, m) {
+  m.doc() = "Bindings of Tandem's compiler and runtime";
+  bindDescription(m);
+  bindLaunchABI(m);
+  bindStorages(m);
+  bindLayers(m, [](TandemKernel *kernel) {
+    return nb::cast(std::make_unique<Kernel>(kernel));
+  });
+  // Caches of torch.compile hold kernels until the process ends.
+  nb::set_leak_warnings(false);
+  bindKernel(m);
+  bindDevice(m);
+  bindPlan(m);
+  bindFunctions(m);
+  bindLibrary(m);
 }

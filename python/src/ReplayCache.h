@@ -85,7 +85,7 @@ public:
   std::vector<tdm_tensor> gradients(size_t launch) const;
 
 private:
-  /// Where and how the elements of a tensor lie.
+  /// The address and the layout of a tensor's elements.
   struct Layout {
     nanobind::dlpack::dtype type;
     nanobind::dlpack::device device;

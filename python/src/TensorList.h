@@ -37,7 +37,7 @@ struct TensorList {
   TensorList &operator=(TensorList &&) = default;
 
   std::vector<tdm_tensor> tensors;
-  /// The addresses of all planes, so many for each tensor.
+  /// The addresses of all planes, the same number for each tensor.
   std::vector<void *> pointers;
   size_t planes = 0;
 

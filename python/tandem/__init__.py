@@ -10,9 +10,11 @@ __version__ = "0.1.0"  # what follows reads it
 
 from tandem import _extension  # noqa: F401  (first: it says what is missing)
 from tandem._convert import convert_state
+from tandem._device import Device
 from tandem._interpret import interpret
-from tandem._kernel import (NON_FINITE, WHOLE_ROW, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
-                            compile, graphs, layers, load, recipes, save, strategies)
+from tandem._kernel import Kernel, compile, graphs, layers, load, recipes, save, strategies
+from tandem._plan import NON_FINITE, Plan
+from tandem._plane import WHOLE_ROW, WHOLE_TENSOR, Plane
 from tandem._sharpness import ConvergenceWarning, sharpness
 
 __all__ = ["ConvergenceWarning", "Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tandem import _tandem
 
 if TYPE_CHECKING:
-    from tandem._kernel import Plane
+    from tandem._plane import Plane
 
 # DLPack's (code, bits) that hold each element type; raw bits are welcome too.
 _DLPACK = {
@@ -44,7 +44,7 @@ def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int
         raise ValueError(f"array {plane.name!r}: {error}") from None
     except TypeError:
         raise TypeError(
-            f"array {plane.name!r} is a {type(array).__name__}, which is no "
+            f"array {plane.name!r} is a {type(array).__name__}, which is not an "
             "array on the CPU (DLPack or buffer protocol) or a GPU (DLPack or "
             "__cuda_array_interface__)"
         ) from None

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tandem._kernel import Kernel, RoleKind, Rules
+from tandem._kernel import Kernel, Rules
+from tandem._plane import RoleKind
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 

@@ -1,4 +1,4 @@
-"""Where Tandem's compiler is, and what to do where it is not.
+"""Finds Tandem's compiler, or says what to do if it is missing.
 
 The extension asks; nothing here runs before the compiler is needed.
 """
@@ -13,7 +13,7 @@ DISTRIBUTION, LIBRARY = "tandem-mlir", "libTandem.so"
 
 
 def locate() -> str | None:
-    """The compiler's path as pip knows it, where it was installed in another directory than
+    """The compiler's path as pip knows it, where it was installed in a different directory from
     this package; None if pip has not installed it."""
     try:
         path = importlib.metadata.distribution(DISTRIBUTION).locate_file(f"tandem/{LIBRARY}")

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
-from tandem._kernel import Granularity, Kernel, Plan, Plane, RoleKind, Rules, Sharding
+from tandem._device import Device
+from tandem._kernel import Kernel, Rules
+from tandem._plan import Plan, Sharding
+from tandem._plane import Granularity, Plane, RoleKind
 from tandem._storages import floats
 
 
@@ -24,7 +27,7 @@ class Executor:
     """Launches kernels on a device and copies its memory: here, the CPU."""
 
     #: The GPU, if it is one.
-    device: _kernel.Device | None = None
+    device: Device | None = None
     #: The target that kernels are compiled for.
     target = "cpu"
     #: The stream that orders the work, on devices that have streams.

@@ -1,4 +1,4 @@
-"""Which graph of the library is an optimizer with some options."""
+"""Finds the graph of the library that is an optimizer with some options."""
 
 from __future__ import annotations
 

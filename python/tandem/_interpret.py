@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tandem import _tandem
+from tandem._arguments import directories, to_integer, to_step, to_text
 from tandem._arrays import is_read_only
-from tandem._kernel import directories, to_integer, to_step, to_text
 
 
 def interpret(

@@ -1,130 +1,18 @@
-"""Compiled kernels and plans: the part of the package that needs no framework."""
+"""Kernels: compiled, saved to packages and loaded."""
 
 from __future__ import annotations
 
 import functools
-import math
-import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tandem import _tandem
+from tandem._arguments import directories, to_integer, to_step, to_text
 from tandem._arrays import address_of, ordinal_of
-from tandem._finite_check import FiniteCheck, SkipFlag
-
-#: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
-NON_FINITE = _tandem.NON_FINITE
-
-RoleKind = _tandem.RoleKind
-Granularity = _tandem.Granularity
-
-#: The group of a plane with one entry for a whole tensor, and of one with an entry for
-#: each row of a matrix.
-WHOLE_TENSOR = _tandem.WHOLE_TENSOR
-WHOLE_ROW = _tandem.WHOLE_ROW
-
-#: The elements that share an entry of a plane, by its group, rows and granularity.
-_sharing_of = functools.lru_cache(maxsize=256)(_tandem.get_sharing)
-
-
-class Plane:
-    """One array of a kernel: a whole tensor, or one plane of its storage.
-
-    It has the fields of ``tdm_plane_desc`` (tandem_runtime.h) as attributes: its ``name``
-    ("exp_avg_sq.lo"), the ``role`` and ``kind`` of the tensor that it belongs to, the
-    ``type`` and ``bits`` of its elements ("bf16", "i8"), whether it is ``visible`` as the
-    tensor's value, and more. A field that is not given is that of a plain f32 array
-    without a name, which a kernel reads and writes.
-    """
-
-    def __init__(self, **fields: object):
-        unknown = set(fields) - set(_tandem.PLANE_DEFAULTS)
-        if unknown:
-            raise TypeError(f"a plane has no field {sorted(unknown)[0]!r}; it has "
-                            + ", ".join(_tandem.PLANE_DEFAULTS))
-        plain = {"access": _tandem.ACCESS_READ | _tandem.ACCESS_WRITE, "type": "f32",
-                 "bits": 32, "kind": RoleKind.STATE, "visible": True}
-        self.__dict__.update(_tandem.PLANE_DEFAULTS | plain | fields)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a plane does not change; make another, with {name}={value!r}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plane) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
-
-    def __repr__(self) -> str:
-        return f"Plane({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    @property
-    def read(self) -> bool:
-        """Whether the kernel reads the array."""
-        return bool(self.access & _tandem.ACCESS_READ)
-
-    @property
-    def written(self) -> bool:
-        """Whether the kernel writes the array."""
-        return bool(self.access & _tandem.ACCESS_WRITE)
-
-    def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
-        """The numbers of groups of rows and of columns that share an entry, in a matrix or
-        a tensor of so many elements, which may be symbolic."""
-        sharing = self._sharing
-        return tuple(
-            1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
-            for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
-
-    def entries(self, columns: int, rows: int = 1) -> int:
-        """The length of the array for a matrix, or a tensor of so many elements.
-
-        Groups begin anew in each row.
-        """
-        return math.prod(self.groups(columns, rows)) * (self.history or 1)
-
-    @property
-    def _sharing(self) -> dict[str, object]:
-        return _sharing_of(self.group, self.rows, int(self.per))
-
-    @property
-    def elements_per_entry(self) -> int:
-        """The number of elements that share an entry, or 0 if a row, column or tensor has one."""
-        return self._sharing["elements"]
-
-    @property
-    def rows_per_entry(self) -> int:
-        """The number of rows of a tensor that share an entry, or 0 if a column has one."""
-        return self._sharing["rows"]
-
-    @property
-    def is_whole_tensor(self) -> bool:
-        """Whether all elements of a tensor share one entry."""
-        return self.group == WHOLE_TENSOR
-
-    @property
-    def is_grouped(self) -> bool:
-        """Whether some elements, but not all of a tensor, share an entry."""
-        return self.group > 1 and not self.is_whole_tensor
-
-    @property
-    def shared_by(self) -> str:
-        """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64";
-        empty if each element has an entry of its own."""
-        return self._sharing["text"]
-
-    @property
-    def bytes_per_element(self) -> float:
-        """The plane's part of :attr:`Kernel.bytes_per_parameter`."""
-        elements = self.elements_per_entry
-        return self.bits / 8 / elements if elements else 0.0
-
-    @property
-    def sets_size(self) -> bool:
-        """Whether each element has an entry of its own."""
-        return self.elements_per_entry == 1
+from tandem._device import Device, open_gpu
+from tandem._plan import Plan
+from tandem._plane import Plane, RoleKind
 
 
 class Kernel:
@@ -341,7 +229,7 @@ class Kernel:
             raise ValueError(f"the arrays of {self._title} are on several devices; "
                              "pass arrays on one")
         ordinal = places.pop()
-        return None if ordinal < 0 else _device(ordinal)
+        return None if ordinal < 0 else open_gpu(ordinal)
 
     def addresses(
         self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
@@ -422,195 +310,6 @@ class Kernel:
             f"<tandem.Kernel {self.name!r} strategy={self.strategy!r} "
             f"target={self.target!r} {self.bytes_per_parameter:g} B/parameter>"
         )
-
-
-@functools.lru_cache(maxsize=None)
-def _device(ordinal: int) -> Device:
-    """A GPU, opened once."""
-    return Device(ordinal)
-
-
-class Device:
-    """A device of a driver of the runtime, by its number: by default a GPU."""
-
-    def __init__(self, ordinal: int = 0, driver: str = "cuda"):
-        self._native = _tandem.Device(to_text("driver", driver), ordinal)
-        self.ordinal: int = self._native.ordinal
-        self.name: str = self._native.name
-        #: The target that kernels are compiled for, such as "sm_90".
-        self.target: str = self._native.target
-        self.memory: int = self._native.memory  #: in bytes
-
-    @staticmethod
-    def count(driver: str = "cuda") -> int:
-        """Returns the number of devices of a driver, which is 0 where its library is missing."""
-        return _tandem.device_count(to_text("driver", driver))
-
-    def synchronize(self) -> None:
-        """Waits until the device has done all its work."""
-        self._native.synchronize()
-
-    def __repr__(self) -> str:
-        return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
-
-
-class Sharding(NamedTuple):
-    """A shard of a tensor that is spread over ranks."""
-
-    #: The length of the unsharded tensor's rows, in elements.
-    row_length: int
-    #: The number of the shard.
-    shard: int
-    #: Where each shard starts and the last one ends, in elements of the unsharded tensor.
-    starts: Sequence[int]
-    #: The number of the group of ranks that have the shards.
-    group: int = 0
-
-
-class Plan:
-    """A list of tensors that one call updates; it keeps its tables between calls.
-
-    Without a ``device`` it runs kernels for the CPU; with one, kernels compiled for
-    that GPU or an earlier one, over memory of the GPU.
-
-    With ``skip_nonfinite`` each launch first reads all gradients, and does nothing if
-    one of them has a NaN or an infinity; on a GPU the host does not wait for that.
-    """
-
-    def __init__(self, kernel: Kernel, device: Device | None = None,
-                 skip_nonfinite: bool = False):
-        self.kernel = kernel
-        self.device = device
-        self._native = _tandem.Plan(kernel._native, device and device._native)
-        self._check = self._skip_flag = None
-        if skip_nonfinite:
-            self._check = FiniteCheck(kernel, device)
-            self._skip_flag = device and SkipFlag(device)
-
-    def update(
-        self,
-        sizes: Sequence[int | tuple[int, int]],
-        pointers: Sequence[Sequence[int]],
-        *,
-        rows: Sequence[int] | None = None,
-        keys: Sequence[int] | None = None,
-        firsts: Sequence[int] | None = None,
-        shardings: Sequence[Sharding | None] = (),
-    ) -> None:
-        """Sets the tensors: element counts and, per tensor, its planes' addresses.
-
-        Groups that share a scale begin anew in each row of a tensor whose size is
-        (rows, columns), as those of a kernel of matrices are; a count is one row.
-        ``rows`` says which row of scalars each tensor uses (default 0), ``firsts`` the
-        number of its first element in the unsharded tensor, and ``shardings`` how a tensor
-        is spread over ranks that exchange what the kernel reduces.
-        """
-        if self._check:
-            self._check.update(sizes, pointers)
-        count = len(sizes)
-        shapes = [size if isinstance(size, tuple) else (1, size) for size in sizes]
-        self._native.update(
-            [height for height, _ in shapes],
-            [width for _, width in shapes],
-            list(firsts or [0] * count),
-            list(range(count) if keys is None else keys),
-            list(rows or [0] * count),
-            [address for planes in pointers for address in planes],
-            [sharding and Sharding(*sharding) for sharding in shardings],
-        )
-
-    def set_exchange(self, exchange: Callable[[int, memoryview], None] | None) -> None:
-        """Sets the function that adds up unsigned 32-bit words over the ranks of a group, given
-        by its number in :class:`Sharding`, in place; a launch over sharded tensors calls it
-        for what it reduces, for one group after the other, and so does :meth:`metrics`. What
-        it raises, they raise. On a GPU a launch then waits for the device between phases."""
-        self._native.set_exchange(exchange)
-
-    def launch(
-        self,
-        hypers: Sequence[Sequence[float]],
-        integers: Sequence[Sequence[int]],
-        *,
-        threads: int = 0,
-    ) -> int:
-        """Runs one step with one row of scalars per param group.
-
-        Returns the launch's flags, none of which a kernel raises unless it was
-        compiled with ``flags=True``: :data:`NON_FINITE` if a gradient held a NaN
-        or an infinity. Such a step is carried out all the same, but with
-        ``skip_nonfinite``, which needs no such kernel.
-        """
-        threads = _to_threads(threads)
-        if self._check and (flags := self._check.launch(threads)):
-            return flags
-        flat = [value for row in hypers for value in row]
-        whole = [value for row in integers for value in row]
-        return self._native.launch(flat, whole, len(hypers), threads)
-
-    def launch_async(
-        self,
-        hypers: Sequence[Sequence[float]],
-        integers: Sequence[Sequence[int]],
-        *,
-        stream: int = 0,
-        skip: int = 0,
-        flags: int = 0,
-    ) -> None:
-        """Has the GPU run one step in a stream, a ``CUstream``, and does not wait.
-
-        Unless the 32 bits at the GPU's address ``skip`` are 0 when the step runs,
-        it does nothing, as a found infinity demands. The caller orders launches of
-        one plan on different streams.
-
-        With ``flags``, the address of two such words, it is not skipped, but sets the
-        first to the word at ``skip``, or 0, and raises its flags there.
-        """
-        flat = [value for row in hypers for value in row]
-        whole = [value for row in integers for value in row]
-        skip = self._look(stream, skip)
-        self._native.launch_async(flat, whole, len(hypers), stream, skip, flags)
-
-    def launch_on_device(
-        self,
-        hypers: int,
-        integers: int,
-        rows: int = 1,
-        *,
-        stream: int = 0,
-        skip: int = 0,
-        flags: int = 0,
-    ) -> None:
-        """:meth:`launch_async` with scalars in the GPU's memory, at two addresses:
-        rows of float64 and of int64.
-
-        They count as they are when the step runs, and their domains are not
-        checked. Such a launch can be captured in a graph.
-        """
-        skip = self._look(stream, skip)
-        self._native.launch_on_device(hypers, integers, rows, stream, skip, flags)
-
-    def _look(self, stream: int, skip: int) -> int:
-        """Launches any check of gradients; returns the address of the word for skipping."""
-        if not self._check:
-            return skip
-        self._check.launch_async(stream, skip, self._skip_flag.address)
-        return self._skip_flag.address
-
-    def flags(self) -> int:
-        """The flags of the latest launch, for which this waits."""
-        found = self._check.plan.flags() & NON_FINITE if self._check else 0
-        return found or self._native.flags()
-
-    def metrics(self, tensor: int = -1) -> list[float]:
-        """Sums of the latest launch over one tensor, or all (-1).
-
-        With D the intended update and E the change of the stored value: the sum
-        of D * E, the sum of D * D, the number of elements with D != 0 and E = 0,
-        and the number with D != 0 (Collage, section 3). The sums are balanced
-        binary trees in float64, independent of threads and chunks. Needs a
-        kernel compiled with ``metrics=True``.
-        """
-        return self._native.metrics(tensor)
 
 
 def compile(
@@ -726,7 +425,7 @@ def load(
             or one instruction set; the same bits result from each.
 
     Raises:
-        ValueError: a file that is no package, damaged or of another version, or has
+        ValueError: a file that is not a package, damaged or of another version, or has
             no such kernel, or no code for this machine.
     """
     native = _tandem.Kernel(to_text("path", path), to_text("name", name), target, isa)
@@ -741,53 +440,6 @@ def graphs() -> list[str]:
 def strategies() -> list[str]:
     """Names of the built-in strategies."""
     return _tandem.strategies()
-
-
-def to_integer(name: str, value: int) -> int:
-    """The 64 bits of an integer, signed or not, as a signed one."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-    if not -(2**63) <= number < 2**64:
-        raise ValueError(f"{name} must be an integer of 64 bits, got {number}")
-    return (number + 2**63) % 2**64 - 2**63
-
-
-def to_step(name: str, value: int) -> int:
-    """The number of a step, whose 64 bits have a sign."""
-    number = to_integer(name, value)
-    if number < 0 < operator.index(value):
-        raise ValueError(f"{name} is {value}; it must be less than 2**63")
-    return number
-
-
-def _to_threads(threads: int) -> int:
-    """A number of threads that the runtime can be asked for."""
-    number = to_integer("threads", threads)
-    if not 0 <= number <= 1024:
-        raise ValueError(f"threads is {number}; pass 0 for one per core, or 1 to 1024")
-    return number
-
-
-def to_text(name: str, value: str | os.PathLike) -> str:
-    """A text that C can hold to its end."""
-    text = os.fspath(value)
-    if "\0" in text:
-        raise ValueError(f"{name} has a NUL character, {text[:40]!r}; leave it out")
-    return text
-
-
-def directories(path: Sequence[str | os.PathLike]) -> list[str]:
-    """Returns the directories in which strategies are searched, and refuses missing ones."""
-    if isinstance(path, (str, bytes)):
-        raise TypeError("path is a list of directories, not one string")
-    found = [to_text("path", directory) for directory in path]
-    for directory in found:
-        if not os.path.isdir(directory):
-            raise ValueError(f"path has {directory!r}, which is no directory; name those "
-                             "that have strategies")
-    return found
 
 
 def layers() -> list[str]:

@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tandem import _tandem
-from tandem._kernel import Granularity, Kernel, Plane, RoleKind, directories
+from tandem._arguments import directories
+from tandem._kernel import Kernel
+from tandem._plane import Granularity, Plane, RoleKind
 from tandem._storages import described
 
 LayerPass = _tandem.LayerPass
@@ -50,7 +52,7 @@ class Layer:
     """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
 
     ``dtype`` and ``vector_dtype`` are the types of its tensors, "bf16" for instance.
-    ``stored`` has the storages of the inputs that are no plain tensors, by name. If it
+    ``stored`` has the storages of the inputs that are not plain tensors, by name. If it
     ``keeps``, its forward pass also keeps what the linear layers after it would keep.
     """
 

@@ -18,7 +18,7 @@ _LARGEST = 1e307
 _LONGEST_WAY = 350.0
 #: The share of the first-order rise that a scaled search may leave out in its first step.
 _NEGLIGIBLE = 1e-14
-#: Where a scale would overflow; rises smaller than its inverse are no shortfall.
+#: The largest scale that cannot overflow. Rises smaller than its inverse are not a shortfall.
 _LARGEST_SCALE = 1e250
 #: The part of the maximum that may be missing from what a search finds.
 _SHORTFALL = 1e-6
@@ -34,7 +34,7 @@ def _as_array(name: str, values: object) -> np.ndarray:
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name}: a {type(values).__name__} that is no array ({error}); pass "
+        raise TypeError(f"{name}: a {type(values).__name__} that is not an array ({error}); pass "
                         "one of NumPy, or tensors to tandem.torch.sharpness") from None
 
 
@@ -56,7 +56,7 @@ def as_targets(target: object) -> np.ndarray:
 
 
 def _check_values(rows: np.ndarray, targets: np.ndarray) -> None:
-    """Refuses targets outside of the vocabulary and logits that are no numbers."""
+    """Refuses targets outside of the vocabulary and logits that are not numbers."""
     vocabulary = rows.shape[1]
     outside = np.flatnonzero((targets < 0) | (targets >= vocabulary))
     if outside.size:
@@ -70,7 +70,7 @@ def _check_values(rows: np.ndarray, targets: np.ndarray) -> None:
             at, token = wrong[0] + (begin, 0)
             raise ValueError(
                 f"logits of sequence {at} have {rows[at, token]} for token {token}; a loss that "
-                "is no number has no sharpness. Leave the sequence out, or mask tokens with a "
+                "is not a number has no sharpness. Leave the sequence out, or mask tokens with a "
                 "large negative number such as -1e4")
 
 
@@ -106,7 +106,7 @@ def _import_scipy():
 
 
 def _blocks(rows: np.ndarray):
-    """Where blocks of rows of some million logits begin and end."""
+    """Returns the ends of blocks of rows of some million logits each."""
     count = max(1, _BLOCK // rows.shape[1])
     return ((begin, begin + count) for begin in range(0, len(rows), count))
 

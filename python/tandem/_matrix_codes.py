@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import functools
 
-from tandem._kernel import Kernel, RoleKind, Rules, compile_rules
+from tandem._kernel import Kernel, Rules, compile_rules
 from tandem._layers import Layer
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem._tandem import Storage
 

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 
 from tandem._convert import planes_of
-from tandem._kernel import Granularity, Kernel, Plane, RoleKind
+from tandem._kernel import Kernel
+from tandem._plane import Granularity, Plane, RoleKind
 
 #: The types that models compute in.
 WORKING_TYPES = ("bf16", "f16", "f32")

@@ -13,7 +13,7 @@ def described(storage: str) -> _tandem.Storage:
     """Returns the description of a storage that is spelled as in MLIR.
 
     Raises:
-        ValueError: the text is no storage.
+        ValueError: the text is not a storage.
     """
     return _tandem.Storage(storage)
 

@@ -107,8 +107,9 @@ struct EventState {
 
 struct ModuleState {
   std::string text;
-  /// Where an entry is declared, and the most threads of its blocks.
+  /// Returns the place where an entry is declared in the text.
   size_t findEntry(const std::string &name) const;
+  /// Returns the most threads of the blocks of the entry declared there.
   int threadsOf(size_t entry) const;
 };
 

@@ -180,7 +180,7 @@ static const char *checkKinds(const Desc &desc, const Layout &a,
   if (a.rows != b.rows || d.rows != a.columns || d.columns != b.columns)
     return "sizes do not go together";
   if (isNarrow && (a.rows % 16 || d.rows % 16))
-    return "sizes are no multiples of 16";
+    return "sizes are not multiples of 16";
   if (desc.get(fastAccumulation) && !isNarrow)
     return "fast sums are of 8-bit floats";
   return nullptr;
@@ -329,7 +329,7 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const float *alpha,
                           const Algorithm *algorithm, void *workspace,
                           size_t bytes, void *stream) {
   if (!handle || *alpha != 1.0f || *beta != 0.0f || cData != dData)
-    return refuse("it is no plain product");
+    return refuse("it is not a plain product");
   for (const char *problem :
        {checkKinds(*desc, *a, *b, *d), checkPointers(*desc, *a),
         checkCall(*algorithm, *a, *b, workspace, bytes)})

@@ -170,7 +170,7 @@ TEST_P(Matrices, AnotherShapeOfAsManyElements) {
 // Phases of one launch
 //===----------------------------------------------------------------------===//
 
-/// Where the phases have been: the phase and the first row, of one thread.
+/// The visits of one thread's phases: the phase and the first row of each.
 static std::vector<std::pair<int, int64_t>> visits;
 
 template <int phase, tdm_cpu_entry entry>

@@ -35,7 +35,7 @@ TEST(PackageFormatTest, OpensWhatFollowsIt) {
 }
 
 TEST(PackageFormatTest, RefusesForeignFiles) {
-  const std::string message = "is no package of Tandem; give a file that "
+  const std::string message = "is not a package of Tandem; give a file that "
                               "tandem-translate --to-package or Kernel.save";
   expectRefused("", message);
   expectRefused("\x89", message);
@@ -61,7 +61,7 @@ TEST(PackageFormatTest, RefusesEveryTruncation) {
   for (size_t size = 8; size < bytes.size(); ++size)
     expectRefused(bytes.substr(0, size), "is cut short");
   for (size_t size = 0; size < 8; ++size)
-    expectRefused(bytes.substr(0, size), "is no package");
+    expectRefused(bytes.substr(0, size), "is not a package");
 }
 
 TEST(PackageFormatTest, RefusesBytesBehindTheEnd) {
@@ -208,9 +208,9 @@ TEST(PackageFormatTest, RefusesFilesThatCannotBeRead) {
       tdm_package_open("/no/such/file.tdm", &package), TDM_INVALID_PACKAGE,
       "package '/no/such/file.tdm': cannot be opened: No such file");
   expectFailureSaying(tdm_package_open("/", &package), TDM_INVALID_PACKAGE,
-                      "package '/': is no regular file");
+                      "package '/': is not a regular file");
   expectFailureSaying(tdm_package_open("/dev/null", &package),
-                      TDM_INVALID_PACKAGE, "is no package of Tandem");
+                      TDM_INVALID_PACKAGE, "is not a package of Tandem");
   EXPECT_EQ(package, nullptr);
 }
 

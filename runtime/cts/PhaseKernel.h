@@ -17,7 +17,7 @@
 
 namespace tandem::cts {
 
-/// The balanced tree over so many values, neighbours first.
+/// Returns the sum of \p count values by a balanced tree, neighbours first.
 inline float treeSum(const float *values, int64_t count) {
   if (count <= 0)
     return -0.0f;

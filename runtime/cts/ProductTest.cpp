@@ -212,7 +212,7 @@ TEST_F(Product, DescriptionsAreChecked) {
   desc.x = TDM_FACTOR_BF16;
   expect("x and w are 8-bit floats, not both E5M2, or both bf16");
   desc.x = 3;
-  expect("x or w is no tdm_factor");
+  expect("x or w is not a tdm_factor");
   desc.struct_size = 1;
   expect("struct_size is not that of this runtime");
   expectFailureSaying(tdm_product_create(nullptr, &desc, &product),
@@ -220,7 +220,7 @@ TEST_F(Product, DescriptionsAreChecked) {
   tdm_device *cpu = nullptr;
   ASSERT_EQ(tdm_device_open("cpu", 0, &cpu), TDM_OK);
   expectFailureSaying(tdm_product_create(cpu, &fine, &product),
-                      TDM_INVALID_ARGUMENT, "device is no GPU; pass one");
+                      TDM_INVALID_ARGUMENT, "device is not a GPU; pass one");
   tdm_device_close(cpu);
 }
 
@@ -234,15 +234,15 @@ TEST_F(Product, ArgumentsAreChecked) {
     args = fine;
   };
   args.x = nullptr;
-  expect("x is at 0x0, which is no address that is a multiple of 16");
+  expect("x is at 0x0, which is not a multiple of 16");
   args.y = static_cast<char *>(fine.y) + 8;
-  expect("which is no address that is a multiple of 16");
+  expect("which is not a multiple of 16");
   args.bias = nullptr;
   expect("bias is at 0x0");
   args.w_scale = nullptr;
   expect("w_scale is at 0x0");
   args.workspace = static_cast<char *>(fine.workspace) + 16;
-  expect("which is no address that is a multiple of 256");
+  expect("which is not a multiple of 256");
   args.struct_size = 1;
   expect("struct_size is not that of this runtime");
   expectFailureSaying(tdm_product_launch(nullptr, &args), TDM_INVALID_ARGUMENT,

@@ -98,8 +98,8 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
   return tiling;
 }
 
-/// Whole rows where they are short, so many that a tile is a chunk's size; or,
-/// in bands, so many that all tiles next to each other are.
+/// Cuts into whole rows where they are short, enough to make a tile as large as
+/// a chunk or, in bands, to make all tiles next to each other as large as one.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
                   CutLimits limits, int64_t alignment, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};

@@ -32,12 +32,9 @@ static constexpr uint32_t maxMetrics = TDM_LAUNCH_MAX_SUMS;
 static constexpr uint32_t maxGroup = 4096;
 static constexpr uint32_t maxValues = 1 << 16;
 
-static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
-                             uint32_t index) {
-  if (!plane.name)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane " << index << " has no name; set tdm_plane_desc.name";
-  PlaneName name{index, plane.name};
+/// Checks the fields of a plane that hold in any kernel.
+static tdm_status checkFields(const Kernel &kernel, const tdm_plane_desc &plane,
+                              const PlaneName &name) {
   bool powerOfTwo = plane.bits && !(plane.bits & (plane.bits - 1));
   if (!powerOfTwo || plane.bits > 64)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -57,6 +54,16 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << name << "' has granularity " << int(plane.per)
            << "; use a tdm_granularity";
+  if (plane.history > maxValues)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << name << "' has " << plane.history
+           << " values an entry; use at most " << maxValues;
+  return TDM_OK;
+}
+
+/// Checks what only planes of matrices have.
+static tdm_status checkRows(const Kernel &kernel, const tdm_plane_desc &plane,
+                            const PlaneName &name) {
   if (plane.per != TDM_PER_ELEMENT && !kernel.matrix)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << name << "' has entries for rows or columns, "
@@ -82,11 +89,18 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << "plane '" << name << "' is transposed, but has no entry for "
            << "each element of a matrix; set tdm_kernel_desc.matrix and group "
               "1";
-  if (plane.history > maxValues)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << name << "' has " << plane.history
-           << " values an entry; use at most " << maxValues;
   return TDM_OK;
+}
+
+static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
+                             uint32_t index) {
+  if (!plane.name)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane " << index << " has no name; set tdm_plane_desc.name";
+  PlaneName name{index, plane.name};
+  if (tdm_status status = checkFields(kernel, plane, name))
+    return status;
+  return checkRows(kernel, plane, name);
 }
 
 static tdm_status checkHyperDesc(const Kernel &kernel,
@@ -107,7 +121,7 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   return TDM_OK;
 }
 
-Sharers::Sharers(int64_t size) : count(size) {
+EntrySpan::EntrySpan(int64_t size) : count(size) {
   while (int64_t(1) << shift < size)
     ++shift;
 }
@@ -127,9 +141,9 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
     int64_t eighths =
         std::min(max / (plane.bits * sharing.values), max / 8) - 8;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
-                             Sharers(sharing.rows), Sharers(sharing.columns),
-                             sharing.values, 8 * eighths});
+    kernel.planes.push_back(
+        {plane.name, int64_t(plane.bits), written, EntrySpan(sharing.rows),
+         EntrySpan(sharing.columns), sharing.values, 8 * eighths});
   }
   return TDM_OK;
 }

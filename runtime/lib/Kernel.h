@@ -28,14 +28,14 @@ class Plan;
 /// The consecutive rows, or columns, that share an entry of a plane: a power of
 /// two, TDM_WHOLE_AXIS for all of them, or 0 if entries are those of the other
 /// axis.
-class Sharers {
+class EntrySpan {
 public:
-  explicit Sharers(int64_t size);
+  explicit EntrySpan(int64_t size);
 
   int64_t size() const { return count; }
   bool areAll() const { return !count || count == TDM_WHOLE_AXIS; }
-  /// The number of entries for so many rows or columns, without a division,
-  /// since updates must be fast.
+  /// Returns the number of entries for a number of rows or columns, without a
+  /// division, since updates must be fast.
   int64_t entriesFor(int64_t places) const {
     return count ? (places >> shift) + ((places & (count - 1)) != 0) : 1;
   }
@@ -52,7 +52,7 @@ struct Plane {
   int64_t bits;
   bool written;
   /// The rows and the columns that share an entry.
-  Sharers rows, columns;
+  EntrySpan rows, columns;
   /// Values of an entry.
   int64_t values;
   /// The elements of a tensor, at most, whose bytes can be counted.
@@ -216,7 +216,7 @@ tdm_status createKernel(const tdm_kernel_desc *desc,
 /// Checks what \p info says of a kernel, and copies it, without code.
 tdm_status describeKernel(const tdm_kernel_info &info, Kernel &kernel);
 
-/// Creates the kernel on a device. Images of another target than \p target are
+/// Creates the kernel on a device. Images for a target other than \p target are
 /// passed over, unless it is NULL.
 tdm_status loadKernel(const tdm_device &device, const tdm_kernel_info &info,
                       const char *target,

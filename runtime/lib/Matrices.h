@@ -18,10 +18,10 @@
 
 namespace tandem::runtime {
 
-/// Where the parts of a matrix kernel's reductions along rows and columns lie
-/// in one array of 32-bit entries: for each tensor and reduction an entry per
-/// row (column) from each tile across (down). A reduction over blocks has one
-/// entry per block.
+/// The places of the parts of a matrix kernel's reductions along rows and
+/// columns in one array of 32-bit entries: for each tensor and reduction an
+/// entry per row (column) from each tile across (down). A reduction over blocks
+/// has one entry per block.
 class AxisParts {
 public:
   AxisParts() = default;

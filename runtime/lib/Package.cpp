@@ -64,7 +64,7 @@ static Digest hash(const PackageHeader &header, const uint8_t *content,
 tdm_status Package::checkHeader(const PackageHeader &header) const {
   if (std::memcmp(header.magic, packageMagic.data(), packageMagic.size()))
     return fail(TDM_INVALID_PACKAGE)
-           << "is no package of Tandem; give a file that tandem-translate "
+           << "is not a package of Tandem; give a file that tandem-translate "
               "--to-package or Kernel.save has written";
   if (tdm_status status = checkVersion(header))
     return status;
@@ -180,7 +180,7 @@ static tdm_status readFile(const char *path,
                           << "; give the path of a package";
   long size = std::fseek(file.get(), 0, SEEK_END) ? -1 : std::ftell(file.get());
   if (size < 0 || uint64_t(size) > maxSize)
-    return failFile(path) << "is no regular file of at most " << maxSize
+    return failFile(path) << "is not a regular file of at most " << maxSize
                           << " bytes; give the path of a package";
   std::rewind(file.get());
   bytes = std::make_unique<AlignedBytes>(size_t(size));

@@ -83,7 +83,7 @@ protected:
     return {phase, layout.runsByRows ? kernel->endOfLaunch(phase) : phase + 1};
   }
 
-  /// Where a plan's parts of reductions and their totals are.
+  /// The addresses of a plan's parts of reductions and of their totals.
   struct Places {
     tdm_launch_total *totals, *axisParts;
   };
@@ -136,7 +136,7 @@ protected:
 
   std::shared_ptr<const Kernel> kernel;
   TensorTable tensors;
-  /// Where an update builds its list, so that one that fails changes nothing
+  /// The list that an update builds, so that one that fails changes nothing
   /// and one that succeeds need not allocate.
   TensorTable staged;
   Layout layout;

@@ -74,7 +74,7 @@ public:
   /// The numbers of this rank's nodes: from the first up to, but excluding, the
   /// second.
   std::pair<size_t, size_t> own() const { return {ownBegin, ownEnd}; }
-  /// Returns the range of a node among this shard's chunks of so many leaves.
+  /// Returns the range of a node among this shard's chunks of \p leaves leaves.
   std::pair<int64_t, int64_t> chunksOf(size_t node, int64_t leaves) const;
   /// The largest power of two of leaves that shards begin at multiples of.
   int64_t getAlignment() const { return alignment; }
@@ -104,7 +104,8 @@ private:
 class ShardWords {
 public:
   void clear();
-  /// Appends so many zeros, whose address holds until the next call.
+  /// Appends \p count zeros and returns their address, which holds until the
+  /// next call.
   uint32_t *append(int64_t group, size_t count);
   /// The words after those that were taken before.
   uint32_t *take(int64_t group, size_t count);

@@ -76,7 +76,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
 
 /// Whether the rows of a tensor are cut apart: always in a kernel of matrices,
 /// elsewhere where a group would reach beyond the end of a row, or where the
-/// tree over the rows' sums is another one than that over all elements.
+/// tree over the rows' sums differs from that over all elements.
 static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
   // An empty shard has no columns, and is cut as the others are.
   int64_t columns =
@@ -133,9 +133,9 @@ static tdm_status checkShardedPlanes(const Kernel &kernel,
   return TDM_OK;
 }
 
-/// Checks all but the planes.
-static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
-                             int64_t index) {
+/// Checks the numbers of a tensor, each by itself.
+static tdm_status checkFields(const Kernel &kernel, const tdm_tensor &tensor,
+                              int64_t index) {
   const std::pair<const char *, int64_t> fields[] = {
       {"rows", tensor.rows},
       {"columns", tensor.columns},
@@ -155,9 +155,16 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << TensorNumber{index} << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
-  if (tensor.sharding)
-    if (tdm_status status = checkShardedPlanes(kernel, tensor, index))
-      return status;
+  if (tensor.scalar_row >= Kernel::maxRows)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << TensorNumber{index} << ": scalar_row is " << tensor.scalar_row
+           << "; it must be below " << Kernel::maxRows;
+  return TDM_OK;
+}
+
+/// Refuses a first element that the kernel cannot begin with.
+static tdm_status checkFirst(const Kernel &kernel, const tdm_tensor &tensor,
+                             int64_t index) {
   if (tensor.first && !tensor.sharding &&
       (!kernel.reductions.empty() || kernel.matrix))
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -188,11 +195,18 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
              << " elements that share an entry of plane '"
              << kernel.getPlaneName(i) << "'; shard at multiples of "
              << plane.columns.size();
-  if (tensor.scalar_row >= Kernel::maxRows)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << TensorNumber{index} << ": scalar_row is " << tensor.scalar_row
-           << "; it must be below " << Kernel::maxRows;
   return TDM_OK;
+}
+
+/// Checks all but the planes.
+static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
+                             int64_t index) {
+  if (tdm_status status = checkFields(kernel, tensor, index))
+    return status;
+  if (tensor.sharding)
+    if (tdm_status status = checkShardedPlanes(kernel, tensor, index))
+      return status;
+  return checkFirst(kernel, tensor, index);
 }
 
 tdm_status TensorTable::check(const Kernel &kernel,

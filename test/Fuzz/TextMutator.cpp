@@ -35,7 +35,7 @@ static size_t getWordSize(StringRef text) {
   return size;
 }
 
-/// Where the words of an attribute with parameters end that begins at a place,
+/// Returns the end of an attribute with parameters that begins at a place,
 /// such as #tandem.float<bf16>; the place if none does.
 static size_t getAttributeEnd(const std::vector<std::string> &words,
                               size_t place) {

@@ -296,7 +296,7 @@ struct Dynamic {
 
   bool isSigned;
   float ends[6], top, least;
-  /// Half way between the negative magnitudes on both sides of the NaN's.
+  /// The middle between the negative magnitudes on both sides of the NaN's.
   float lost;
 };
 } // namespace

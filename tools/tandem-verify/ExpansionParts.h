@@ -54,7 +54,7 @@ struct ExpansionInfo {
 llvm::ArrayRef<ExpansionInfo> getExpansionOperations();
 
 template <Expansion op, typename F>
-TANDEM_LANES Two applyListing(Two x, Two y) {
+TANDEM_LANES RealPair applyListing(RealPair x, RealPair y) {
   using L = Listings<F>;
   if constexpr (op == Expansion::Grow)
     return L::grow(x, y.x);
@@ -79,7 +79,7 @@ TANDEM_LANES Two applyListing(Two x, Two y) {
 /// |result - exact| / |exact|. Operands have so few bits between their first
 /// and last that each line is exact, except for the quotients at the end.
 template <Expansion op>
-TANDEM_LANES Reals findError(Two x, Two y, Two z) {
+TANDEM_LANES Reals findError(RealPair x, RealPair y, RealPair z) {
   Reals error, size, whole = y.x + y.y;
   if constexpr (op == Expansion::Scale || op == Expansion::Mul) {
     error = ((z.x + z.y) - x.x * whole) - x.y * whole;
@@ -176,7 +176,7 @@ private:
   /// The lanes of operands: a missing second component is zero.
   struct Operands {
     const Code *planes[4];
-    TANDEM_LANES Two get(unsigned first, unsigned second, size_t i) const {
+    TANDEM_LANES RealPair get(unsigned first, unsigned second, size_t i) const {
       return {F::decode(loadCodes(planes[first] + i)),
               planes[second] ? F::decode(loadCodes(planes[second] + i))
                              : Reals{}};
@@ -198,7 +198,7 @@ private:
     Operands operands = getOperands(block);
     auto *high = to[0].template get<Code>(), *low = to[1].template get<Code>();
     forLanes(block.size, [=](size_t i) {
-      Two result =
+      RealPair result =
           applyListing<op, F>(operands.get(0, 1, i), operands.get(2, 3, i));
       storeCodes(high + i, F::encode(result.x));
       storeCodes(low + i, F::encode(result.y));
@@ -212,8 +212,8 @@ private:
                *low = block.results[1].template get<Code>();
     constexpr double scale = powerOfTwo(2 * F::precision);
     forLanes(block.size, [=](size_t i) {
-      Two result = {F::decode(loadCodes(high + i)),
-                    F::decode(loadCodes(low + i))};
+      RealPair result = {F::decode(loadCodes(high + i)),
+                         F::decode(loadCodes(low + i))};
       storeReals(errors + i, findError<op>(operands.get(0, 1, i),
                                            operands.get(2, 3, i), result) *
                                  scale);

@@ -39,9 +39,9 @@ static const BoundInfo bounds[] = {
 
 /// The sum, and the largest error that is allowed.
 template <typename F, Bound bound>
-static TANDEM_LANES Two addWithin(Reals a, Reals b, Reals &limit) {
-  Two sum = bound == Bound::TwoSum ? Listings<F>::twoSum(a, b)
-                                   : Listings<F>::fastTwoSum(a, b);
+static TANDEM_LANES RealPair addWithin(Reals a, Reals b, Reals &limit) {
+  RealPair sum = bound == Bound::TwoSum ? Listings<F>::twoSum(a, b)
+                                        : Listings<F>::fastTwoSum(a, b);
   Reals ulp = F::binade(sum.x) * powerOfTwo(1 - F::precision);
   Mask isMeant = isFinite(sum.x) & isFinite(sum.y);
   if constexpr (bound == Bound::OrderedFastTwoSum)
@@ -117,7 +117,7 @@ private:
                 const Encode &encode) const {
     this->forPairs(block, to, [&](Reals a, Reals b) {
       Reals limit;
-      Two sum = addWithin<F, bound>(a, b, limit);
+      RealPair sum = addWithin<F, bound>(a, b, limit);
       return std::array<Words, 1>{encode(sum.y, limit)};
     });
   }
@@ -229,9 +229,9 @@ public:
     auto *x = block.expected[0].get<uint8_t>(),
          *y = block.expected[1].get<uint8_t>();
     forLanes(block.size, [=](size_t i) {
-      Two sum = Listings<F>::fastTwoSum(F::decode(loadCodes(a + i)),
-                                        F::decode(loadCodes(b + i)));
-      Two grown = Listings<F>::grow(sum, F::decode(loadCodes(c + i)));
+      RealPair sum = Listings<F>::fastTwoSum(F::decode(loadCodes(a + i)),
+                                             F::decode(loadCodes(b + i)));
+      RealPair grown = Listings<F>::grow(sum, F::decode(loadCodes(c + i)));
       storeCodes(x + i, F::encode(grown.x));
       storeCodes(y + i, F::encode(grown.y));
     });

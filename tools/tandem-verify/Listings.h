@@ -20,7 +20,7 @@
 
 namespace tandem::verify {
 
-struct Two {
+struct RealPair {
   Reals x, y;
 };
 
@@ -62,37 +62,37 @@ TANDEM_LANES Mask isMultipleOfUlp(Reals a, Reals b) {
 
 template <typename F>
 struct Listings {
-  static TANDEM_LANES Two fastTwoSum(Reals a, Reals b) {
+  static TANDEM_LANES RealPair fastTwoSum(Reals a, Reals b) {
     Reals x = F::add(a, b);
     return {x, F::sub(b, F::sub(x, a))};
   }
 
-  static TANDEM_LANES Two twoSum(Reals a, Reals b) {
+  static TANDEM_LANES RealPair twoSum(Reals a, Reals b) {
     Reals x = F::add(a, b);
     Reals b1 = F::sub(x, a);
     Reals a1 = F::sub(x, b1);
     return {x, F::add(F::sub(a, a1), F::sub(b, b1))};
   }
 
-  static TANDEM_LANES Two orderedTwoSum(Reals a, Reals b) {
+  static TANDEM_LANES RealPair orderedTwoSum(Reals a, Reals b) {
     Reals x = F::add(a, b);
     return {x, F::add(F::sub(a, x), b)};
   }
 
-  static TANDEM_LANES Two split(Reals a) {
+  static TANDEM_LANES RealPair split(Reals a) {
     constexpr double factor = powerOfTwo((F::precision + 1) / 2) + 1;
     Reals c = F::mul(splat(factor), a);
     Reals high = F::sub(c, F::sub(c, a));
     return {high, F::sub(a, high)};
   }
 
-  static TANDEM_LANES Two twoProd(Reals a, Reals b) {
+  static TANDEM_LANES RealPair twoProd(Reals a, Reals b) {
     Reals x = F::mul(a, b);
     return {x, F::fma(a, b, -x)};
   }
 
-  static TANDEM_LANES Two twoProdDekker(Reals a, Reals b) {
-    Two s = split(a), t = split(b);
+  static TANDEM_LANES RealPair twoProdDekker(Reals a, Reals b) {
+    RealPair s = split(a), t = split(b);
     Reals x = F::mul(a, b);
     Reals e = F::sub(x, F::mul(s.x, t.x));
     e = F::sub(e, F::mul(s.y, t.x));
@@ -100,57 +100,61 @@ struct Listings {
     return {x, F::sub(F::mul(s.y, t.y), e)};
   }
 
-  static TANDEM_LANES Two grow(Two s, Reals a) {
-    Two sum = fastTwoSum(s.x, a);
+  static TANDEM_LANES RealPair grow(RealPair s, Reals a) {
+    RealPair sum = fastTwoSum(s.x, a);
     return fastTwoSum(sum.x, F::add(s.y, sum.y));
   }
 
-  static TANDEM_LANES Two kahan(Two s, Reals a) {
+  static TANDEM_LANES RealPair kahan(RealPair s, Reals a) {
     Reals d = F::add(a, s.y);
     Reals x = F::add(s.x, d);
     return {x, F::sub(d, F::sub(x, s.x))};
   }
 
-  static TANDEM_LANES Two scale(Two a, Reals v) {
-    Two product = twoProd(a.x, v);
+  static TANDEM_LANES RealPair scale(RealPair a, Reals v) {
+    RealPair product = twoProd(a.x, v);
     Reals e = F::add(F::mul(a.y, v), product.y);
     return fastTwoSum(product.x, e);
   }
 
-  static TANDEM_LANES Two mul(Two a, Two b) {
-    Two product = twoProd(a.x, b.x);
+  static TANDEM_LANES RealPair mul(RealPair a, RealPair b) {
+    RealPair product = twoProd(a.x, b.x);
     Reals crossed = F::add(F::mul(a.x, b.y), F::mul(a.y, b.x));
     return fastTwoSum(product.x, F::add(product.y, crossed));
   }
 
-  static TANDEM_LANES Two add(Two x, Two y) {
-    Two high = twoSum(x.x, y.x), low = twoSum(x.y, y.y);
-    Two sum = fastTwoSum(high.x, low.x);
+  static TANDEM_LANES RealPair add(RealPair x, RealPair y) {
+    RealPair high = twoSum(x.x, y.x), low = twoSum(x.y, y.y);
+    RealPair sum = fastTwoSum(high.x, low.x);
     Reals b = F::add(high.y, low.y);
     return fastTwoSum(sum.x, F::add(b, sum.y));
   }
 
-  static TANDEM_LANES Two sub(Two x, Two y) { return add(x, {-y.x, -y.y}); }
+  static TANDEM_LANES RealPair sub(RealPair x, RealPair y) {
+    return add(x, {-y.x, -y.y});
+  }
 
-  static TANDEM_LANES Two div(Two x, Two y) {
+  static TANDEM_LANES RealPair div(RealPair x, RealPair y) {
     Reals t = F::div(x.x, y.x);
-    Two c = twoProd(y.x, t);
-    Two r = fastTwoSum(c.x, F::mul(y.y, t));
+    RealPair c = twoProd(y.x, t);
+    RealPair r = fastTwoSum(c.x, F::mul(y.y, t));
     r = fastTwoSum(r.x, F::add(r.y, c.y));
     Reals rest = F::add(F::sub(x.x, r.x), F::sub(x.y, r.y));
     return fastTwoSum(t, F::div(rest, y.x));
   }
 
-  static TANDEM_LANES Two sqrt(Two x) {
+  static TANDEM_LANES RealPair sqrt(RealPair x) {
     Reals s = F::sqrt(x.x);
     Reals r = F::add(x.y, F::fma(-s, s, x.x));
     Reals t = F::div(r, F::add(s, s));
-    Two root = fastTwoSum(s, t);
+    RealPair root = fastTwoSum(s, t);
     Mask isZero = s == 0;
     return {select(isZero, s, root.x), select(isZero, Reals{}, root.y)};
   }
 
-  static TANDEM_LANES Two renormalize(Two x) { return twoSum(x.x, x.y); }
+  static TANDEM_LANES RealPair renormalize(RealPair x) {
+    return twoSum(x.x, x.y);
+  }
 };
 
 } // namespace tandem::verify

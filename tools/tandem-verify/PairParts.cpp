@@ -75,16 +75,16 @@ static const OperationInfo operations[] = {
 /// The sum that -tandem-analyze-ranges makes of a two_sum: it must have those
 /// bits where a is a multiple of b's ulp and x is finite.
 template <typename F>
-static TANDEM_LANES Two addOrdered(Reals a, Reals b) {
-  Two sum = Listings<F>::orderedTwoSum(a, b);
-  Two wanted = Listings<F>::twoSum(a, b);
+static TANDEM_LANES RealPair addOrdered(Reals a, Reals b) {
+  RealPair sum = Listings<F>::orderedTwoSum(a, b);
+  RealPair wanted = Listings<F>::twoSum(a, b);
   Mask isGranted =
       isMultipleOfUlp<F>(a, b) & isFinite(a) & isFinite(b) & isFinite(sum.x);
   return {sum.x, select(isGranted, wanted.y, sum.y)};
 }
 
 template <typename F, Operation op>
-static TANDEM_LANES Two apply(Reals a, Reals b) {
+static TANDEM_LANES RealPair apply(Reals a, Reals b) {
   using L = Listings<F>;
   if constexpr (op == Operation::Add)
     return {F::add(a, b), Reals{}};
@@ -109,7 +109,7 @@ static TANDEM_LANES Two apply(Reals a, Reals b) {
 /// The promises of docs/MCF.md for the operations: exactness under a condition,
 /// and for products that no more than half of the smallest number is lost.
 template <typename F, Operation op>
-static TANDEM_LANES Words findFacts(Reals a, Reals b, Two got) {
+static TANDEM_LANES Words findFacts(Reals a, Reals b, RealPair got) {
   constexpr bool isSum = op == Operation::FastTwoSum ||
                          op == Operation::TwoSum ||
                          op == Operation::OrderedTwoSum;
@@ -231,8 +231,8 @@ private:
     auto *y = block.expected.back().get<Code>();
     bool isPair = block.expected.size() == 2;
     forLanes(block.size, [=](size_t i) {
-      Two result = apply<F, op>(F::decode(loadCodes(a + i)),
-                                F::decode(loadCodes(b + i)));
+      RealPair result = apply<F, op>(F::decode(loadCodes(a + i)),
+                                     F::decode(loadCodes(b + i)));
       if (isPair)
         storeCodes(y + i, F::encode(result.y));
       storeCodes(x + i, F::encode(result.x));
@@ -248,7 +248,7 @@ private:
     static thread_local uint8_t facts[blockSize];
     uint8_t *out = facts;
     forLanes(block.size, [=](size_t i) {
-      Two got = {F::decode(loadCodes(x + i)), F::decode(loadCodes(y + i))};
+      RealPair got = {F::decode(loadCodes(x + i)), F::decode(loadCodes(y + i))};
       storeCodes(out + i, findFacts<F, op>(F::decode(loadCodes(a + i)),
                                            F::decode(loadCodes(b + i)), got));
     });

@@ -24,7 +24,7 @@ using namespace tandem::verify;
 // Arrays
 //===----------------------------------------------------------------------===//
 
-void Array::Free::operator()(void *pointer) const { std::free(pointer); }
+void Array::FreeDeleter::operator()(void *pointer) const { std::free(pointer); }
 
 Array::Array(unsigned bytes)
     : memory(std::aligned_alloc(64, blockSize * bytes)), bytes(bytes) {
@@ -52,7 +52,7 @@ void Findings::fail(uint64_t position,
 void Findings::observe(llvm::StringRef quantity, double value,
                        std::optional<double> bound, uint64_t position,
                        llvm::function_ref<std::string()> describe) {
-  Worst &found = worst[quantity.str()];
+  WorstCase &found = worst[quantity.str()];
   found.bound = bound;
   if (value > found.value || found.at.empty()) {
     found.value = value;
@@ -79,7 +79,7 @@ void Findings::merge(const Findings &other) {
     counts[name] += count;
   for (const auto &[name, theirs] : other.worst) {
     auto [place, isNew] = worst.try_emplace(name, theirs);
-    Worst &ours = place->second;
+    WorstCase &ours = place->second;
     bool isEarlier =
         theirs.value == ours.value && theirs.position < ours.position;
     if (!isNew && (theirs.value > ours.value || isEarlier))

@@ -54,10 +54,10 @@ public:
   unsigned getBytes() const { return bytes; }
 
 private:
-  struct Free {
+  struct FreeDeleter {
     void operator()(void *pointer) const;
   };
-  std::unique_ptr<void, Free> memory;
+  std::unique_ptr<void, FreeDeleter> memory;
   unsigned bytes;
 };
 
@@ -69,7 +69,7 @@ struct Block {
 };
 
 /// The largest value seen of a quantity, its bound, and the case.
-struct Worst {
+struct WorstCase {
   double value = 0;
   std::optional<double> bound;
   uint64_t position = 0;
@@ -84,7 +84,7 @@ struct Findings {
   /// The failure in the first of the cases that failed.
   uint64_t firstPosition = 0;
   std::string first;
-  std::map<std::string, Worst> worst;
+  std::map<std::string, WorstCase> worst;
   std::map<std::string, uint64_t> counts;
 
   void merge(const Findings &other);

@@ -171,7 +171,7 @@ public:
              [=](size_t i) { storeFloats(r + i, exp2(loadFloats(x + i))); });
   }
 
-  /// Where x is not replaced by -100.
+  /// Measures only operands that are not replaced by -100.
   void measure(const Block &block, Findings &findings) const override {
     const auto *x = block.inputs[0].get<float>(),
                *r = block.results[0].get<float>();

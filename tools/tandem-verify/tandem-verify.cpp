@@ -45,7 +45,7 @@ struct Options {
   cl::opt<uint64_t> end{"end", cl::init(~uint64_t(0)), cl::cat(category),
                         cl::desc("The unit after the last; all by default")};
   cl::opt<uint64_t> stride{"stride", cl::init(1), cl::cat(category),
-                           cl::desc("Take one unit in so many")};
+                           cl::desc("Take one unit in each such number")};
   cl::opt<unsigned> threads{"threads", cl::init(1), cl::cat(category),
                             cl::desc("Threads")};
   cl::opt<std::string> expect{

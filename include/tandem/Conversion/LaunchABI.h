@@ -39,7 +39,7 @@ constexpr int64_t maxTileColumns = TDM_LAUNCH_TILE_COLUMNS;
 constexpr int64_t maxTileRowsOfCPU = TDM_LAUNCH_TILE_ROWS;
 constexpr int64_t maxTileRowsOfGPU = TDM_LAUNCH_TILE_ROWS_GPU;
 inline int64_t getMaxTileRows(LaunchOp kernel, int64_t withoutBlocks) {
-  return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
+  return kernel.getBlockSize() ? kernel.getBlockSize() : withoutBlocks;
 }
 
 /// One chunk of work: a range of a tensor's elements, or of its rows or
@@ -122,7 +122,7 @@ public:
   /// Returns the address of the finished reduction of a row, column or block.
   Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
   /// The number of the block to which an element of some row belongs.
-  Value getBlock(const Chunk &chunk, Value row, Value column);
+  Value getBlockNumber(const Chunk &chunk, Value row, Value column);
 
   /// Maps what is the same for all elements of a chunk: uniform values, sizes,
   /// totals of earlier phases, entries that the tensor's elements share.

@@ -218,7 +218,7 @@ Value LaunchBodyBuilder<BlockT>::buildLoadResult(BlockT &block,
   if (op.differsInRow() || isOfBlock)
     position = getReadIndex(block);
   if (!op.differsInRow() && isOfBlock)
-    position = launch.getBlock(chunk, chunk.row, position);
+    position = launch.getBlockNumber(chunk, chunk.row, position);
   Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
   return launch.load(castPointer(place), op.getType(), /*offset=*/0,
                      /*alignment=*/4);

@@ -27,12 +27,12 @@ struct MalformedText {
 };
 
 /// Finds the first of what crashes MLIR's parser in a text, as far as it shows
-/// without types: brackets nested so deeply that its calls fill the stack,
-/// lists that are none for linalg.reduce, linalg.broadcast and
-/// linalg.transpose, such as `[1 0]` (the parser follows a null pointer after
-/// its error), iterators of linalg.generic that are no strings, and operands of
-/// linalg.reduce, linalg.map and vector.shuffle that are no tensors or vectors
-/// (it takes each for what it expects).
+/// without types: brackets nested so deeply, and affine expressions so long,
+/// that its calls fill the stack, lists that are none for linalg.reduce,
+/// linalg.broadcast and linalg.transpose, such as `[1 0]` (the parser follows a
+/// null pointer after its error), iterators of linalg.generic that are not
+/// strings, and operands of linalg.reduce, linalg.map and vector.shuffle that
+/// are not tensors or vectors (it takes each for what it expects).
 std::optional<MalformedText> findMalformedText(StringRef text);
 
 /// Parses a module as mlir::parseSourceString does, except that malformed text
@@ -40,6 +40,10 @@ std::optional<MalformedText> findMalformedText(StringRef text);
 /// one.
 OwningOpRef<ModuleOp> parseModule(StringRef text, MLIRContext *context,
                                   StringRef name);
+
+/// Parses a type as mlir::parseType does, except that it emits no diagnostics
+/// and returns null for malformed text.
+Type parseTypeText(StringRef text, MLIRContext *context);
 
 } // namespace tandem
 

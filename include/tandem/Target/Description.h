@@ -119,7 +119,7 @@ inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
 
 /// Names the elements that share an entry: "each 128", "the tensor", "each
 /// row", "each 128x128".
-std::string getSharers(const tdm_plane_desc &plane);
+std::string getSharingText(const tdm_plane_desc &plane);
 
 /// The bits of a plane for each element of a large tensor; 0 for what rows,
 /// columns and tensors share.

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "tandem-c/Tandem.h"
 #include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 
@@ -54,8 +55,10 @@ struct LayerOptions {
   std::string isa = "native";
 };
 
-/// The functions of a layer.
-enum class LayerPass { forward, backward, recompute };
+/// The functions of a layer, as the C API lists them.
+#define TANDEM_LAYER_PASS(value, name) name = value,
+enum class LayerPass { TANDEM_LAYER_PASSES(TANDEM_LAYER_PASS) };
+#undef TANDEM_LAYER_PASS
 
 struct LayerPassOptions {
   LayerPass pass = LayerPass::forward;

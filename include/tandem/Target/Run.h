@@ -35,7 +35,8 @@ struct RunOptions {
   /// Files and directories of arrays named as planes. A gradient may be one
   /// array NAME for all steps, or NAME.1, NAME.2... for consecutive ones.
   std::vector<std::string> inputs;
-  /// Where the param and state planes go after the last step; may be empty.
+  /// The path that the param and state planes are written to after the last
+  /// step; may be empty.
   std::string output;
   /// Hyperparameters by name.
   std::map<std::string, double> hypers;

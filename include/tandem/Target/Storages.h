@@ -37,10 +37,10 @@ struct StorageDescription {
   std::optional<scaled::Signedness> dynamicCode;
   /// The consecutive elements that share a scale, if all there is are codes
   /// without a range and an f32 scale made from the largest magnitude of each
-  /// so many; otherwise 0.
+  /// group; otherwise 0.
   int64_t plainGroup = 0;
-  /// The same codes under f32 scales that are given, where its own are f32, bf16
-  /// or f16; empty if it has none.
+  /// The same codes under f32 scales that are given, where its own are f32,
+  /// bf16 or f16; empty if it has none.
   std::string withGivenScales;
   /// The same storage without the planes that only the next store reads.
   std::string withoutHistory;

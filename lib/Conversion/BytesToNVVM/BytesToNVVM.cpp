@@ -143,7 +143,7 @@ static LogicalResult packUpperParts(arith::TruncIOp op,
     return rewriter.notifyMatchFailure(op, "the parts do not fill words");
   Value words = matchUpperParts(rewriter, op.getIn(), 32 - bits);
   if (!words)
-    return rewriter.notifyMatchFailure(op, "these are no upper parts");
+    return rewriter.notifyMatchFailure(op, "these are not upper parts");
   Permutation permutation{rewriter, op.getLoc()};
   auto *pack = bits == 8 ? packBytes : packHalves;
   rewriter.replaceOp(op, pack(permutation, words, op.getType()));
@@ -187,7 +187,7 @@ static LogicalResult compareFloats(arith::CmpIOp op,
                          getConstant(op.getRhs()) == f32Infinity;
   if (!magnitude || !isAboveInfinity ||
       getConstant(magnitude.getRhs()) != f32Magnitude)
-    return rewriter.notifyMatchFailure(op, "this is no search for a NaN");
+    return rewriter.notifyMatchFailure(op, "this is not a search for a NaN");
   SequenceBuilder b(rewriter, op.getLoc());
   Value number = b.bitcast(magnitude.getLhs(), rewriter.getF32Type());
   rewriter.replaceOp(op, b.compare(arith::CmpFPredicate::UNO, number, number));

@@ -176,7 +176,7 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   chunk.begin = load(record, i64Type, offsetof(tdm_launch_chunk, begin));
   chunk.end = load(record, i64Type, offsetof(tdm_launch_chunk, end));
   loadEntries(chunk);
-  if (kernel.getMatrix())
+  if (kernel.isMatrix())
     return chunk;
   return getRow(chunk, load(record, i64Type, offsetof(tdm_launch_chunk, row)));
 }
@@ -245,11 +245,12 @@ Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
   return advance(tile.parts[op.getIndex()], entry, totalBytes);
 }
 
-Value LaunchBuilder::getBlock(const Chunk &chunk, Value row, Value column) {
+Value LaunchBuilder::getBlockNumber(const Chunk &chunk, Value row,
+                                    Value column) {
   SequenceBuilder b(builder, loc);
-  unsigned shift = llvm::Log2_64(kernel.getBlock());
+  unsigned shift = llvm::Log2_64(kernel.getBlockSize());
   Value across =
-      b.shr(b.addi(chunk.columns, i64(kernel.getBlock() - 1)), shift);
+      b.shr(b.addi(chunk.columns, i64(kernel.getBlockSize() - 1)), shift);
   return b.addi(b.muli(b.shr(row, shift), across), b.shr(column, shift));
 }
 
@@ -270,7 +271,7 @@ void LaunchBuilder::readReductions(Chunk &chunk, Value record) {
   chunk.endChunk = load(record, i64Type,
                         isColumn ? offsetof(tdm_launch_tensor, end_column_chunk)
                                  : offsetof(tdm_launch_tensor, end_chunk));
-  if (!kernel.getMatrix())
+  if (!kernel.isMatrix())
     return;
   chunk.partsOfRow =
       load(record, i64Type, offsetof(tdm_launch_tensor, tiles_across));
@@ -315,7 +316,7 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   for (int64_t plane = 0; plane < planes; ++plane)
     chunk.planes.push_back(
         load(record, pointer, tdm_launch_tensor_size(plane, 0)));
-  if (kernel.getReductions() || kernel.getMatrix())
+  if (kernel.getReductions() || kernel.isMatrix())
     readReductions(chunk, record);
   for (auto total : kernel.getBodyBlock().getOps<ReductionResultOp>())
     chunk.known.push_back(
@@ -349,7 +350,7 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   SequenceBuilder b(builder, loc);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
     mapping.map(op.getResult(),
-                getSize(b, chunk, op.getPer(), kernel.getMatrix()));
+                getSize(b, chunk, op.getPer(), kernel.isMatrix()));
   for (auto [op, value] : llvm::zip(
            kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the analysis of what the lanes of a vector hold that
-// have no element, by folding what is computed of zeros.
+// have no element, by folding what is computed from zeros.
 //
 //===----------------------------------------------------------------------===//
 

@@ -81,7 +81,7 @@ bool OrderAnalysis::visit(Operation *op) {
   return true;
 }
 
-/// Whether a value is no vector, or one of integers or floats.
+/// Whether a value is not a vector, or one of integers or floats.
 static bool hasKnownLanes(Type type) {
   return !isa<VectorType>(type) || getElementTypeOrSelf(type).isIntOrFloat();
 }

@@ -448,12 +448,12 @@ void CPUKernelBuilder::storeColumns(const Chunk &tile) {
 
 void CPUKernelBuilder::storeBlocks(const Chunk &tile, PartialOp op) {
   auto loop = scf::ForOp::create(builder, loc, tile.begin, tile.end,
-                                 launch.i64(kernel.getBlock()));
+                                 launch.i64(kernel.getBlockSize()));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   Value first = loop.getInductionVar();
   Value result = reduceBlock(tile, op, first);
-  Value place = launch.getBlock(tile, tile.firstRow, first);
+  Value place = launch.getBlockNumber(tile, tile.firstRow, first);
   LLVM::StoreOp::create(builder, loc, result,
                         launch.getAxisTotal(tile, op.getIndex(), place));
 }
@@ -462,7 +462,7 @@ Value CPUKernelBuilder::reduceBlock(const Chunk &tile, PartialOp op,
                                     Value first) {
   SequenceBuilder b(builder, loc);
   Value end = arith::MinSIOp::create(
-      builder, loc, b.addi(first, launch.i64(kernel.getBlock())), tile.end);
+      builder, loc, b.addi(first, launch.i64(kernel.getBlockSize())), tile.end);
   auto loop = scf::ForOp::create(
       builder, loc, first, end, launch.i64(width), getIdentity(op),
       [&](OpBuilder &, Location, Value index, ValueRange state) {

@@ -35,7 +35,7 @@ public:
   /// block.
   SmallVector<Value> add(SequenceBuilder &b, ValueRange state,
                          ArrayRef<Value> values, Value row);
-  /// The results after so many rows, in the same form.
+  /// Returns the results after a number of rows, in the same form.
   SmallVector<Value> getTotals(SequenceBuilder &b, ValueRange state,
                                Value rows);
 

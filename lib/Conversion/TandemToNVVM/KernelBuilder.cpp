@@ -52,7 +52,7 @@ void NVVMKernelBuilder::finishEntry(LLVM::LLVMFuncOp entry) {
   // With tables ptxas would take a few registers more than two blocks have, and
   // one block is too few to wait for memory. Kernels of matrices keep columns
   // in registers, and would spill.
-  if (!kernel.getMatrix() && !kernel.getBodyBlock().getOps<LookupOp>().empty())
+  if (!kernel.isMatrix() && !kernel.getBodyBlock().getOps<LookupOp>().empty())
     entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                    builder.getI32IntegerAttr(2));
 }

@@ -26,7 +26,7 @@ namespace tandem {
 /// Threads per block that the generated kernels are launched with.
 constexpr int32_t blockSize = TDM_LAUNCH_BLOCK_THREADS;
 
-/// Makes a function a kernel for blocks of so many threads.
+/// Makes a function a kernel for blocks of the given number of threads.
 void markKernel(LLVM::LLVMFuncOp function, int32_t threads);
 
 /// A special register, as an i64.

@@ -33,7 +33,7 @@ static LogicalResult verifyWarps(LaunchOp kernel) {
       size = reduce.getGroup();
     auto partial = dyn_cast<PartialOp>(op);
     if (partial && partial.getScope() == Granularity::block)
-      size = kernel.getBlock();
+      size = kernel.getBlockSize();
     if (size > warpSize * int64_t(kernel.getWidth()))
       return op.emitError("reduces ")
              << size << " neighbours, more than a warp's " << warpSize

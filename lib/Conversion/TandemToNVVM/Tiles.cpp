@@ -135,17 +135,16 @@ void NVVMKernelBuilder::storeColumn(const Chunk &tile, Value index,
 void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,
                                    Value total) {
   SequenceBuilder b(builder, loc);
-  total =
-      reduceLanes(b, total, kernel.getBlock() / width, [&](Value x, Value y) {
-        return buildJoin(b, op.getKind(), x, y);
-      });
-  Value inBlock = b.andi(index, launch.i64(kernel.getBlock() - 1));
+  total = reduceLanes(
+      b, total, kernel.getBlockSize() / width,
+      [&](Value x, Value y) { return buildJoin(b, op.getKind(), x, y); });
+  Value inBlock = b.andi(index, launch.i64(kernel.getBlockSize() - 1));
   Value isFirst = b.compare(arith::CmpIPredicate::eq, inBlock, launch.i64(0));
   auto branch = scf::IfOp::create(builder, loc,
                                   b.andi(isFirst, laneExists(tile, index, 0)));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
   Value place = launch.getAxisTotal(
-      tile, op.getIndex(), launch.getBlock(tile, tile.firstRow, index));
+      tile, op.getIndex(), launch.getBlockNumber(tile, tile.firstRow, index));
   LLVM::StoreOp::create(builder, loc, total, toGlobal(place));
 }

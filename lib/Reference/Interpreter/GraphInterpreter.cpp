@@ -387,7 +387,7 @@ llvm::Error GraphInterpreter::checkStart(linalg::ReduceOp op) {
   }
   if (isFine)
     return llvm::Error::success();
-  return makeError("'linalg.reduce' begins with another number than 0 for a "
+  return makeError("'linalg.reduce' begins with a number other than 0 for a "
                    "sum, -inf for a maximum or inf for a minimum");
 }
 
@@ -452,9 +452,10 @@ llvm::Expected<unsigned> GraphInterpreter::makeOperation(Value source) {
   if (op->getNumResults() != 1 ||
       !llvm::all_of(op->getOperandTypes(), isElementType) ||
       !llvm::all_of(op->getResultTypes(), isElementType))
-    return makeError("'" + describe(op->getName()) +
-                     "' is no operation on the real numbers (f32) and truth "
-                     "values (i1) of a graph");
+    return makeError(
+        "'" + describe(op->getName()) +
+        "' is not an operation on the real numbers (f32) and truth "
+        "values (i1) of a graph");
   for (Value operand : op->getOperands()) {
     llvm::Expected<unsigned> read = readNode(reader.getSource(operand));
     if (!read)

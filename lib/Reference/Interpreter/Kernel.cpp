@@ -494,7 +494,7 @@ static bool lacksPolicy(ProgramOpInterface program) {
 
 /// Whether the interpreter can run a kernel, or all launches of a step.
 static llvm::Error checkProgram(ProgramOpInterface program, StringRef name) {
-  if (program.getMatrix())
+  if (program.isMatrix())
     return makeError("kernel '" + name +
                      "' has rows and columns; the interpreter takes the graph "
                      "of such a kernel");

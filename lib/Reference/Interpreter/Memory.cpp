@@ -324,7 +324,8 @@ reference::bindMatrices(ArrayRef<RoleAttr> roles,
 // Scalars
 //===----------------------------------------------------------------------===//
 
-/// Why a hyperparameter's value is outside its domain; empty if it is not.
+/// Returns why a hyperparameter's value is outside its domain, or "" if it is
+/// inside.
 static StringRef explainDomain(Domain domain, double value,
                                ComputeAttr compute) {
   switch (domain) {

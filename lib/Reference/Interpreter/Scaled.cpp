@@ -191,7 +191,7 @@ SoftFloat reference::decodeResidual(ResidualStorageAttr storage,
   return wide.add(fraction.mul(getHalfUlp(high)));
 }
 
-/// One of the two integers around a level, as bits of so many.
+/// Returns one of the two integers around a level, as that many bits.
 static uint64_t roundSigned(const SoftFloat &level, RoundingMode rounding,
                             uint16_t random, unsigned width) {
   if (rounding == RoundingMode::nearest)

@@ -281,7 +281,7 @@ getNextAndHistory(const BoundTensor &tensor) {
   return {*tensor.data[count - 2], *tensor.data[count - 1]};
 }
 
-/// The bits of the scale under which a group is stored: made of its largest
+/// The bits of the scale under which a group is stored: made from its largest
 /// magnitude, made by the store before, or given.
 static uint64_t findScale(const BoundTensor &tensor, uint64_t element,
                           const SoftFloat &amax) {

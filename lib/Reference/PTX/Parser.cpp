@@ -126,7 +126,7 @@ bool Parser::parseVariable(Variable &variable) {
   if (consume('[') && (!expectNumber(variable.count) || !expect(']')))
     return false;
   return llvm::isPowerOf2_64(variable.alignment) ||
-         fail("the alignment of '" + variable.name + "' is no power of two");
+         fail("the alignment of '" + variable.name + "' is not a power of two");
 }
 
 /// A shared variable stands outside of kernels, or in one.

@@ -70,8 +70,8 @@ private:
   }
 
   void addTensor(StorageAttrInterface storage) {
-    auto logical =
-        RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
+    SmallVector<int64_t> shape(tensors.isMatrix ? 2 : 1, ShapedType::kDynamic);
+    auto logical = RankedTensorType::get(shape, builder.getF32Type());
     kernel.getBodyBlock().addArgument(
         StoredType::get(builder.getContext(), logical, storage), b.loc);
   }
@@ -86,7 +86,6 @@ private:
     kernel =
         KernelOp::create(builder, b.loc, name, compute,
                          builder.getArrayAttr(roles), builder.getArrayAttr({}));
-    kernel.setMatrix(tensors.isMatrix);
     builder.setInsertionPointToStart(&kernel.getPrologue().emplaceBlock());
     YieldOp::create(builder, b.loc, ValueRange());
     kernel.getBody().emplaceBlock();
@@ -183,7 +182,7 @@ private:
 };
 } // namespace
 
-/// So many tensors of plain floats.
+/// Returns the storages of the planes of a sum, each a tensor of plain floats.
 static SmallVector<StorageAttrInterface> getPlaneTensors(PlaneSum sum) {
   StorageAttrInterface storage = FloatStorageAttr::get(
       sum.format.getContext(), sum.format, RoundingMode::nearest);

@@ -15,7 +15,6 @@
 #include "ConversionKernels.h"
 #include "Session.h"
 #include "StorageText.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
@@ -34,21 +33,13 @@ static llvm::Error checkStorage(StorageAttrInterface storage, bool isMatrix) {
   return llvm::Error::success();
 }
 
-/// The rows of a storage's blocks, or 0.
-static int64_t getBlock(StorageAttrInterface storage) {
-  for (const Plane &plane : storage.getPlanes())
-    if (plane.group.isBlock())
-      return plane.group.rows;
-  return 0;
-}
-
 static llvm::Error checkTensors(const ConversionTensors &tensors) {
   int64_t block = 0;
   for (StorageAttrInterface storage : llvm::concat<const StorageAttrInterface>(
            tensors.targets, tensors.sources)) {
     if (llvm::Error error = checkStorage(storage, tensors.isMatrix))
       return error;
-    int64_t size = getBlock(storage);
+    int64_t size = getBlockSize(storage);
     if (block && size && size != block)
       return makeStorageError(
           storage, "has blocks of " + Twine(size) + " rows beside " +
@@ -140,7 +131,7 @@ private:
   const ConversionOptions &options;
   StorageAttrInterface source, target;
   /// The sums that the planes of the source and of the target stand for; none
-  /// where a storage is no sum of planes.
+  /// where a storage is not a sum of planes.
   std::optional<PlaneSum> ours, theirs;
 };
 } // namespace
@@ -214,10 +205,10 @@ tandem::compileFiniteCheck(const CompiledKernel &kernel) {
   SessionModule session;
   ConversionTensors tensors;
   for (unsigned plane : planes) {
-    StringRef type = getPlanes(*kernel.info)[plane].type;
-    Type format = parseType(type, session.getContext());
-    tensors.sources.push_back(FloatStorageAttr::get(
-        session.getContext(), format, RoundingMode::nearest));
+    auto storage = makeFloats(session, getPlanes(*kernel.info)[plane].type);
+    if (!storage)
+      return storage.takeError();
+    tensors.sources.push_back(*storage);
   }
   session.module = buildLoads(session.getContext(), tensors);
   return compileBuilt(session, kernel.target, /*flags=*/true);

@@ -128,7 +128,7 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
   }
 }
 
-std::string tandem::getSharers(const tdm_plane_desc &plane) {
+std::string tandem::getSharingText(const tdm_plane_desc &plane) {
   tdm_plane_sharing sharing;
   tdm_plane_get_sharing(&plane, &sharing);
   return sharing.text;
@@ -195,8 +195,7 @@ void KernelDescription::addScalars(KernelOp kernel) {
 static bool isFlat(KernelOp kernel) {
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
     if (kernel.getTensorRole(i).getPer() != Granularity::element ||
-        cast<RankedTensorType>(kernel.getTensorType(i).getLogical())
-                .getRank() != 1)
+        kernel.getTensorType(i).getLogical().getRank() != 1)
       return false;
   return true;
 }
@@ -215,8 +214,8 @@ KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
   desc.num_integers = integers.size();
   desc.num_scalars = kernel.getUniforms().size();
   desc.workspace_doubles_per_chunk = kernel.getNumMetrics();
-  desc.matrix = kernel.getMatrix();
-  desc.block = kernel.getBlock();
+  desc.matrix = kernel.isMatrix();
+  desc.block = kernel.getBlockSize();
   desc.flat_graph = isFlat(kernel);
   info.struct_size = sizeof(info);
   info.name = info.graph = desc.name;

@@ -12,8 +12,8 @@
 
 #include "Rules.h"
 #include "StorageText.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Verifier.h"
+#include "tandem/Support/ParseModule.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -23,16 +23,11 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
                                                 StringRef text) {
   auto [policyName, formatName] = text.split(' ');
   std::optional<Policy> policy = symbolizePolicy(policyName);
-  Type format;
-  {
-    ScopedDiagnosticHandler handler(session.getContext(),
-                                    [](Diagnostic &) { return success(); });
-    format = parseType(formatName, session.getContext());
-  }
+  Type format = parseTypeText(formatName, session.getContext());
   if (!policy || !format)
     return ErrorBuilder(TandemErrorStrategy)
            << "'" + text +
-                  "' is no compute policy; policies are 'f32 f32' and "
+                  "' is not a compute policy; policies are 'f32 f32' and "
                   "'component' with bf16, f16 or f32";
   Location unknown = UnknownLoc::get(session.getContext());
   auto compute = ComputeAttr::getChecked([&] { return emitError(unknown); },

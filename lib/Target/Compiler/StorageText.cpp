@@ -17,13 +17,13 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The first error in a text that is no attribute.
+/// The first error in a text that is not an attribute.
 static std::string findError(Attribute attribute, const std::string &message) {
   if (!message.empty())
     return message;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "it is no storage; storages are attributes such as "
+  stream << "it is not a storage; storages are attributes such as "
             "#tandem.float<bf16>";
   if (attribute)
     stream << ", got " << attribute;
@@ -54,14 +54,12 @@ tandem::parseStorage(SessionModule &session, StringRef text) {
 
 llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
                                          StringRef text) {
-  ScopedDiagnosticHandler handler(session.getContext(),
-                                  [](Diagnostic &) { return success(); });
-  Type type = parseType(text, session.getContext());
+  Type type = parseTypeText(text, session.getContext());
   if (isa_and_present<FloatType>(type))
     return type;
   return ErrorBuilder(TandemErrorStorage)
          << "'" << Named{TDM_MESSAGE_FORMAT, text}
-         << "' is no float format; formats are f32, bf16, f16, f8E4M3FN and "
+         << "' is not a float format; formats are f32, bf16, f16, f8E4M3FN and "
             "f8E5M2";
 }
 

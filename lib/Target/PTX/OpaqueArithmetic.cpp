@@ -33,8 +33,8 @@ static bool isArithmetic(const Instruction &op) {
          (isa<BinaryOperator>(op) && op.getType()->isFPOrFPVectorTy());
 }
 
-/// The widest integer that a register holds and that values of so many bits,
-/// in elements of `elementBits`, consist of.
+/// The widest integer that a register holds and that values of a number of
+/// bits, in elements of `elementBits`, consist of.
 static unsigned getRegisterBits(unsigned bits, unsigned elementBits) {
   if (elementBits == 64)
     return 64;

@@ -146,7 +146,8 @@ private:
   }
 
   const PTXFunction &entry;
-  /// Where bf16 additions and products are fused operations by constants.
+  /// Set on chips whose bf16 additions and products are fused operations by
+  /// constants.
   std::optional<PTXConstants> constants;
   Occurrences occurrences[RoundingCounts::numOps][RoundingCounts::numFormats];
   std::vector<std::string> problems;
@@ -173,7 +174,7 @@ void EntryReader::read(const PTXInstruction &instruction) {
         format && computed)
       format = computed;
   if (!op || !format)
-    return note(instruction, "is no instruction that kernels are made of");
+    return note(instruction, "is not an instruction that kernels are made of");
   requireNearest(instruction, parts);
   if (op == RoundingOp::fma)
     op = classifyFMA(instruction, *format);

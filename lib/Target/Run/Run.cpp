@@ -30,7 +30,7 @@ void tandem::printSignature(const tdm_kernel_info &info,
     if (plane.history)
       os << " x " << plane.history;
     if (!hasEntryPerElement(plane))
-      os << " for " << getSharers(plane);
+      os << " for " << getSharingText(plane);
     if (plane.transposed)
       os << ", transposed";
     os << "\n";

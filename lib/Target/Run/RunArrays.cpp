@@ -131,12 +131,12 @@ llvm::Error RunArrays::checkNames() {
     if (isKnown)
       continue;
     if (const tdm_plane_desc *near = findRoleOf(name))
-      return fail(name, "is no plane of " + Twine(getTitle(info)),
+      return fail(name, "is not a plane of " + Twine(getTitle(info)),
                   Twine("it keeps '") + near->role + "' as " +
                       listPlanesOf(near->role) +
                       "; another strategy's state is converted by "
                       "tandem.convert_state");
-    return fail(name, "is no plane of " + Twine(getTitle(info)),
+    return fail(name, "is not a plane of " + Twine(getTitle(info)),
                 "its planes are " + listPlanes(info));
   }
   return llvm::Error::success();
@@ -228,8 +228,8 @@ llvm::Error RunArrays::checkShared() const {
           "has " + Twine(found->second.getNumElements()) + " elements, '" +
               sizedBy + "' has " + describe(rows, columns),
           (plane.history ? std::to_string(plane.history) : "one") + " for " +
-              getSharers(plane) + (isOfElements ? " of them" : "") + " makes " +
-              Twine(entries));
+              getSharingText(plane) + (isOfElements ? " of them" : "") +
+              " makes " + Twine(entries));
   }
   return llvm::Error::success();
 }

@@ -99,7 +99,8 @@ llvm::Error RunArrays::noteStep(StringRef file, const ArrayMap &part,
     return llvm::Error::success();
   int64_t step;
   if (StringRef(text).getAsInteger(10, step) || step < 0 || step >> 62)
-    return makeArrayError(file, "", "its tandem.step '" + text + "' is no step",
+    return makeArrayError(file, "",
+                          "its tandem.step '" + text + "' is not a step",
                           "give --step");
   if (lastStep && *lastStep != step)
     return makeArrayError(file, "",

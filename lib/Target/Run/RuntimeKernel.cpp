@@ -24,7 +24,7 @@ static llvm::Expected<tdm_kernel *> check(tdm_status status,
   return handle;
 }
 
-/// Where an epilogue's code belongs.
+/// Returns the field of the description that an epilogue's code belongs in.
 static tdm_cpu_entry &getEpilogue(tdm_kernel_desc &desc, tdm_granularity per) {
   switch (per) {
   case TDM_PER_ELEMENT:

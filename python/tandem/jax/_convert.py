@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tandem._convert import conversion
-from tandem._kernel import Plane
+from tandem._plane import Plane
 from tandem.jax._launch import DTYPES, Tensor, launch
 
 

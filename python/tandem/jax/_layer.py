@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tandem._kernel import Granularity, RoleKind
 from tandem._layers import Layer, PassPlanes
+from tandem._plane import Granularity, RoleKind
 from tandem.jax._launch import DTYPES, Tensor, launch, summed_like, varying_axes
 from tandem.jax._rules import TYPES
 
@@ -23,7 +23,7 @@ def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
     """A layer, compiled once for all calls.
 
     Raises:
-        ValueError: it is no function of plain arrays under this recipe.
+        ValueError: it is not a function of plain arrays under this recipe.
     """
     layer = Layer(name, recipe, dtype, vector_dtype, path)
     if not layer.is_function:

@@ -29,7 +29,7 @@ def as_optax(optimizer: Optimizer, *, specs: object = None):
 
     Raises:
         ImportError: optax is not installed.
-        TypeError: what is passed is no optimizer.
+        TypeError: what is passed is not an optimizer.
         ValueError: from ``init`` and ``update``, a leaf whose weight lies in part in the state.
     """
     try:

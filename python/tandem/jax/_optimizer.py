@@ -11,9 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from tandem._arguments import to_integer
 from tandem._finite_check import compiled_check
-from tandem._kernel import Kernel, Plan, RoleKind, to_integer
+from tandem._kernel import Kernel
+from tandem._messages import renamed
 from tandem._param_planes import sums_over_model
+from tandem._plan import Plan
+from tandem._plane import RoleKind
 from tandem.jax._launch import DTYPES, Outcome, Scalar, Tensor, launch
 from tandem.jax._rules import TYPES, Rule, Rules, Strategy
 from tandem.jax._shards import axes_of, check_cut, check_spread, number_of_shard, whole_shape
@@ -47,7 +51,7 @@ class Optimizer:
 
     A leaf has the type of the strategy's visible weight, bfloat16 for most. Leaves in float32
     under such a strategy have float32 gradients, are updated in f32 arithmetic, and have their
-    states stored as the strategy says. Gradients of another float type than the kernel reads
+    states stored as the strategy says. Gradients of a float type other than the kernel's
     are rounded to it, to nearest. Where a strategy stores the weight in codes, leaves are
     bfloat16 or float16 and hold what the codes in the state decode to.
 
@@ -150,9 +154,7 @@ class Optimizer:
             try:
                 plan.launch([row], [[1] * len(kernel.integers)], threads=1)
             except ValueError as error:
-                raise ValueError("".join(
-                    "this optimizer" if kind == "row" else text for kind, _, text in getattr(
-                        error, "parts", [("text", 0, str(error))]))) from None
+                raise ValueError(renamed(error, {"row": lambda _: "this optimizer"})) from None
 
     def _known(self, name: str, kernel: Kernel) -> float:
         """A hyperparameter's number, or the kernel's default where steps give one."""
@@ -214,8 +216,8 @@ class Optimizer:
         """The rule of a leaf, of which each device may have a shard."""
         label = f"params{path}"
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-            raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
-                            "it, or leave it out of params")
+            raise TypeError(f"{label} is {leaf!r}, which is not an array; pass jax.numpy.asarray "
+                            "of it, or leave it out of params")
         whole = whole_shape(leaf.shape, axes)
         strategy = self._strategy_of(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
         rule = self._rules.of(label, leaf.dtype, whole, strategy)
@@ -388,7 +390,7 @@ class Optimizer:
             count, treedef.unflatten(planes), metrics, skipped, self._identity)
 
     def _check_state(self, state: object, call: str) -> None:
-        """Refuses what is no state of this optimizer; `call` names the arguments of what takes
+        """Refuses what is not a state of this optimizer; `call` names the arguments of what takes
         one, in order."""
         if not isinstance(state, State):
             raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
@@ -440,7 +442,7 @@ def _parallel(treedef, tree: object, name: str) -> list:
         missing = sorted(x for x in ours if not any(y.startswith(x) for y in theirs))
         extra = sorted(y for y in theirs if not any(y.startswith(x) for x in ours))
         problem = (f"lacks {missing[0]}" if missing else f"has {extra[0]}, which params lacks"
-                   if extra else f"is a {type(tree).__name__} of other nodes than params")
+                   if extra else f"is a {type(tree).__name__} of nodes other than those of params")
         raise ValueError(f"{name} {problem}; pass a pytree of the structure of params") from None
 
 

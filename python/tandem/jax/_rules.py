@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from tandem._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem._convert import compiled
-from tandem._kernel import Kernel, Plane
+from tandem._kernel import Kernel
 from tandem._param_planes import ParamPlanes, has_rows, sums_over_model
+from tandem._plane import Plane
 from tandem._storages import floats
 from tandem.jax._convert import Job, convert, zeros
 from tandem.jax._launch import DTYPES

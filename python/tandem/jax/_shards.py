@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from tandem._kernel import Granularity
 from tandem._param_planes import ParamPlanes
+from tandem._plane import Granularity
 from tandem.jax._launch import varying_axes
 
 
@@ -24,7 +24,7 @@ def axes_of(label: str, spec: object) -> tuple[str, ...]:
                         "each leaf")
     first, *others = (*spec, None)
     if any(other not in (None, ()) for other in others):
-        raise ValueError(f"the spec of {label} is {spec}, which spreads other dimensions than "
+        raise ValueError(f"the spec of {label} is {spec}, which spreads dimensions other than "
                          "the first; shards must be whole rows: P('axis')")
     return () if first is None else (first,) if isinstance(first, str) else tuple(first)
 

@@ -10,8 +10,10 @@ from functools import lru_cache
 
 import torch
 
-from tandem import _kernel
 from tandem._convert import CPU, Executor
+from tandem._device import open_gpu
+from tandem._kernel import Kernel
+from tandem._plan import Plan
 
 
 class GPU(Executor):
@@ -19,9 +21,9 @@ class GPU(Executor):
 
     def __init__(self, ordinal: int):
         self.torch_device = torch.device("cuda", ordinal)
-        self.device = _kernel._device(ordinal)
+        self.device = open_gpu(ordinal)
         self.target = self.device.target
-        self._plans: dict[tuple, _kernel.Plan] = {}
+        self._plans: dict[tuple, Plan] = {}
 
     @property
     def stream(self) -> int:
@@ -38,18 +40,18 @@ class GPU(Executor):
         """Has PyTorch put its own kernels into the stream."""
         work()
 
-    def launch(self, plan: _kernel.Plan, hypers, integers, threads: int = 0) -> int:
+    def launch(self, plan: Plan, hypers, integers, threads: int = 0) -> int:
         """Puts a step into the stream."""
         plan.launch_async(hypers, integers, stream=self.stream)
         return 0
 
-    def plan(self, kernel: _kernel.Kernel) -> _kernel.Plan:
+    def plan(self, kernel: Kernel) -> Plan:
         """A plan for the next launch; it keeps its memory for those that follow in the
         same stream and thread."""
         self._refuse_capture()
         key = kernel, self.stream, threading.get_ident()
         if key not in self._plans:
-            self._plans[key] = _kernel.Plan(kernel, self.device)
+            self._plans[key] = Plan(kernel, self.device)
         return self._plans[key]
 
     def copy(self, to: int, source: int, bytes: int) -> None:

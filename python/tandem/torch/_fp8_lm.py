@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tandem import _tandem
-from tandem._kernel import directories
+from tandem._arguments import directories
 from tandem._matrix_codes import check_recipe
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
 from tandem.torch.nn import _candidates
@@ -21,7 +21,7 @@ from tandem.torch.optim import AdamW
 if TYPE_CHECKING:
     from tandem.torch.distributed import ShardedFP8LM
 
-#: The strategies that are no part of the library, since only a level takes them.
+#: The strategies that are not part of the library, since only a level takes them.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
 
 #: The strategy of converted weights, by level.

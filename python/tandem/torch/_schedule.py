@@ -171,7 +171,7 @@ class PrecisionRaise:
 
     Raises:
         ValueError, TypeError: there are no levels, the bound is not finite, the patience
-            is no positive integer, or a level cannot be set.
+            is not a positive integer, or a level cannot be set.
     """
 
     def __init__(self, setting: Setting, levels: Sequence, bound: float, *, patience: int = 1):

@@ -15,7 +15,7 @@ import torch
 
 from tandem.torch._versions import needed
 
-#: The classes of tensors that are no DTensors, which most parameters have.
+#: The classes of tensors that are not DTensors, which most parameters have.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 #: The classes of DTensors that have been seen.

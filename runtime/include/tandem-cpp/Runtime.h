@@ -38,7 +38,7 @@ namespace tdm {
 // Errors
 //===----------------------------------------------------------------------===//
 
-/// Why a call has failed.
+/// The reason why a call has failed.
 struct Error {
   /// The message says what is wrong and how to mend it.
   std::string message;

@@ -165,8 +165,8 @@ typedef struct tdm_launch_chunk {
 typedef struct tdm_launch_tile {
   int64_t tensor;
   int64_t first_row, end_row, first_column, end_column;
-  /// The tile's parts of rows (columns) begin so many entries after the first
-  /// of the tensor's.
+  /// The distance of the tile's first part of rows (columns), in entries, from
+  /// that of the tensor.
   int64_t row_parts, column_parts;
 } tdm_launch_tile;
 

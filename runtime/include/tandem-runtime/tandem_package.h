@@ -52,11 +52,11 @@ TDM_API tdm_status tdm_package_open_memory(const void *bytes, size_t size,
 /// tdm_package_kernel has told of it does not. NULL is allowed.
 TDM_API void tdm_package_close(tdm_package *package);
 
-/// The compiler that wrote the package, such as "tandem 0.1.0, LLVM 22.1.8";
-/// empty for NULL.
+/// Returns the compiler that wrote the package, such as "tandem 0.1.0,
+/// LLVM 22.1.8"; empty for NULL.
 TDM_API const char *tdm_package_compiler(const tdm_package *package);
 
-/// The number of kernels, at least 1; 0 for NULL.
+/// Returns the number of kernels, at least 1; 0 for NULL.
 TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 
 /// The description of a kernel, which the compiler makes, packages store and
@@ -122,10 +122,10 @@ TDM_API tdm_status tdm_kernel_load(const tdm_device *device,
                                    const tdm_kernel_info *info,
                                    tdm_kernel **kernel);
 
-/// The same for a kernel of a package. \p name may be NULL if there is one
-/// kernel only, and \p device for the CPU. \p target is one of the images'
-/// targets, such as "x86-64-v3", or NULL for the best one; the same bits result
-/// from each.
+/// Creates a kernel of a package in the same way. \p name may be NULL if there
+/// is one kernel only, and \p device for the CPU. \p target is one of the
+/// images' targets, such as "x86-64-v3", or NULL for the best one; the same
+/// bits result from each.
 TDM_API tdm_status tdm_package_load(const tdm_package *package,
                                     const char *name, const tdm_device *device,
                                     const char *target, tdm_kernel **kernel);

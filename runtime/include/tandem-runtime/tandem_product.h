@@ -54,7 +54,7 @@ typedef struct tdm_product_desc {
   uint32_t fast;
 } tdm_product_desc;
 
-/// Where the tensors of a product are, in the memory of its GPU. All but the
+/// The addresses of a product's tensors in the memory of its GPU. All but the
 /// scales are aligned to 16 bytes.
 typedef struct tdm_product_args {
   /// sizeof(tdm_product_args), set by the caller.
@@ -72,8 +72,8 @@ typedef struct tdm_product_args {
   const void *bias;
   void *y;
   /// Memory for sums, which no other work uses at the time; 32 MiB are enough
-  /// for all that cuBLASLt has. The first launch finds the fastest way for so
-  /// many bytes, and later ones have at least as many.
+  /// for all that cuBLASLt has. The first launch finds the fastest way for
+  /// its size, and later launches have at least as many bytes.
   void *workspace;
   size_t workspace_bytes;
 } tdm_product_args;

@@ -65,7 +65,7 @@ typedef enum tdm_status {
   TDM_UNAVAILABLE = 6,
   /// A call of the device's driver failed.
   TDM_DEVICE_ERROR = 7,
-  /// A package cannot be read: it is no package, damaged, or of another
+  /// A package cannot be read: it is not a package, damaged, or of another
   /// version.
   TDM_INVALID_PACKAGE = 8,
   /// The host's function that exchanges values between ranks failed.
@@ -293,7 +293,7 @@ typedef struct tdm_plane_desc {
   /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them,
   /// TDM_WHOLE_ROW for those of a row.
   /// In a matrix kernel groups begin anew in each row, and of a plane per row
-  /// or column so many consecutive rows or columns share an entry.
+  /// or column this many consecutive rows or columns share an entry.
   uint32_t group;
   /// Values that an entry remembers, up to 65536, the newest first; 0 for a
   /// plain entry of one value.
@@ -343,7 +343,7 @@ typedef struct tdm_plane_desc {
 
 /// The elements that share an entry of a plane.
 typedef struct tdm_plane_sharing {
-  /// An entry belongs to so many consecutive rows and columns, of which the
+  /// The consecutive rows and columns that an entry belongs to, of which the
   /// last ones may be fewer, or to TDM_WHOLE_AXIS of them. 0 if the entries are
   /// those of columns or of rows, so that the number of the others does not
   /// matter.
@@ -365,8 +365,8 @@ TDM_API void tdm_plane_get_sharing(const tdm_plane_desc *plane,
 TDM_API int64_t tdm_plane_elements_per_entry(const tdm_plane_desc *plane);
 
 /// Returns the length of a plane's array, in elements of the array, for a
-/// tensor of so many rows and columns: one value or more for each entry. A
-/// tensor of a kernel that knows no rows is one row.
+/// tensor with \p rows rows and \p columns columns: one value or more for each
+/// entry. A tensor of a kernel that knows no rows is one row.
 TDM_API int64_t tdm_plane_num_entries(const tdm_plane_desc *plane, int64_t rows,
                                       int64_t columns);
 
@@ -645,7 +645,7 @@ TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
 
 /// Adds \p words up over the ranks of \p group (tdm_sharding), as unsigned
 /// 32-bit integers, element by element, and leaves the sums in their place. Of
-/// each word at most one rank has another value than 0. Returns 0, or another
+/// each word at most one rank has a value other than 0. Returns 0, or another
 /// number if that failed. \p host is the caller's.
 typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
                                size_t count);

@@ -114,7 +114,8 @@ static std::string makePath(int file) {
   return path + std::to_string(file);
 }
 
-/// Why the loader failed, without the path, which says nothing to a reader.
+/// Returns why the loader failed, without the path, which tells a reader
+/// nothing.
 static std::string explain(const std::string &path) {
   const char *error = dlerror();
   std::string reason = error ? error : "for no known reason";

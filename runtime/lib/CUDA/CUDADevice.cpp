@@ -30,7 +30,7 @@ tdm_status CUDADevice::count(int32_t &count) {
   int devices = 0;
   if (!status)
     status = driver->call(driver->deviceGetCount, &devices);
-  // No driver, or one that finds nothing, is no error here.
+  // No driver, or one that finds nothing, is not an error here.
   if (status == TDM_UNAVAILABLE)
     devices = 0;
   else if (status)

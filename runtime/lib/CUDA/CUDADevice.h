@@ -55,7 +55,7 @@ public:
   tdm_status inContext(Body body) const {
     if (tdm_status status = driver.call(driver.ctxPushCurrent, context))
       return status;
-    Entered entered(driver);
+    ContextScope entered(driver);
     return body();
   }
 
@@ -65,7 +65,7 @@ public:
   void release(Body body) const {
     if (driver.ctxPushCurrent(context) != Result::Success)
       return;
-    Entered entered(driver);
+    ContextScope entered(driver);
     body();
   }
 
@@ -76,20 +76,20 @@ public:
   const Driver &driver;
 
 private:
-  /// The thread's stay in the context: what has been pushed is popped, and the
-  /// thread's way of handling captures comes back, however the body ends.
-  class Entered {
+  /// A scope in which the context has been pushed for the thread. Its end pops
+  /// the context and restores the thread's capture mode.
+  class ContextScope {
   public:
-    explicit Entered(const Driver &driver) : driver(driver) {
+    explicit ContextScope(const Driver &driver) : driver(driver) {
       isRelaxed = driver.exchangeCaptureMode(&mode) == Result::Success;
     }
-    ~Entered() {
+    ~ContextScope() {
       if (isRelaxed)
         driver.exchangeCaptureMode(&mode);
       Context popped;
       driver.ctxPopCurrent(&popped);
     }
-    Entered(const Entered &) = delete;
+    ContextScope(const ContextScope &) = delete;
 
   private:
     const Driver &driver;

@@ -91,7 +91,7 @@ private:
   bool exchangesColumns() const;
   tdm_status downloadParts();
   /// Writes what has come of the exchange over what the kernels of totals have
-  /// made of this rank's shards: for each tensor, or for each column.
+  /// computed from this rank's shards: for each tensor, or for each column.
   tdm_status writeTotals(uint32_t phase);
   tdm_status writeColumns(uint32_t phase);
   /// Makes the totals of a phase's reductions, but those of rows that are
@@ -114,7 +114,7 @@ private:
   std::vector<Tables> retired;
   /// Whether the tables wait for the tensors' records, and for all.
   bool isStale = false, isEmpty = false;
-  /// Where the latest launch leaves its flags and parts.
+  /// The memory for the flags and the parts of the latest launch.
   Address latestFlags = 0, latestWorkspace = 0;
   std::vector<uint64_t> downloaded;
   /// The totals and parts of sharded tensors' reductions.

@@ -36,8 +36,8 @@ static constexpr const char *defaultLibraries[] = {"libcublasLt.so.13",
 /// whose Python environment may have it.
 static constexpr const char *neighbours[] = {"libcublas", "libcudart",
                                              "libtorch", "libtandem_runtime"};
-/// Where NVIDIA's packages have it in an environment of Python: that of CUDA
-/// 13, and the one before.
+/// Its paths in NVIDIA's packages for Python, from a directory of packages: in
+/// that for CUDA 13, and the one before.
 static constexpr const char *packageDirectories[] = {"nvidia/cu13/lib",
                                                      "nvidia/cublas/lib"};
 

@@ -138,7 +138,7 @@ static tdm_status checkAddress(const char *name, const void *address,
     return TDM_OK;
   return Failure(TDM_INVALID_ARGUMENT)
          << "tdm_product_launch: " << name << " is at " << address
-         << ", which is no address that is a multiple of " << multiple;
+         << ", which is not a multiple of " << multiple;
 }
 
 tdm_status Product::checkArguments(const tdm_product_args &args) const {
@@ -211,7 +211,7 @@ static tdm_status checkTypes(const tdm_product_desc &desc) {
   for (uint32_t factor : {desc.x, desc.w})
     if (factor > TDM_FACTOR_BF16)
       return failIn("tdm_product_create",
-                    "x or w is no tdm_factor; pass TDM_FACTOR_E4M3, "
+                    "x or w is not a tdm_factor; pass TDM_FACTOR_E4M3, "
                     "TDM_FACTOR_E5M2 or TDM_FACTOR_BF16");
   bool isMixed = (desc.x == TDM_FACTOR_BF16) != (desc.w == TDM_FACTOR_BF16);
   bool isRange = desc.x == TDM_FACTOR_E5M2 && desc.w == TDM_FACTOR_E5M2;
@@ -254,7 +254,7 @@ tdm_status tdm_product_create(const tdm_device *device,
                   "struct_size is not that of this runtime; set it to "
                   "sizeof(tdm_product_desc) of the matching header");
   if (device->driver != &getDriver())
-    return failIn("tdm_product_create", "device is no GPU; pass one");
+    return failIn("tdm_product_create", "device is not a GPU; pass one");
   return guarded("tdm_product_create", [&]() -> tdm_status {
     auto gpu = std::static_pointer_cast<const CUDADevice>(device->device);
     if (tdm_status status = checkTypes(*desc))

@@ -38,7 +38,7 @@ void *findLoadedLibrary(const char *name);
 void *findSymbol(void *library, const char *name);
 /// The paths of what the process has loaded, as far as the system tells them.
 std::vector<std::string> listLoadedLibraries();
-/// Why the latest library was not loaded.
+/// Returns why the latest library was not loaded.
 std::string libraryError();
 
 /// A symbol of a library.

@@ -211,7 +211,7 @@ func.func @current_up(%a: i32) -> bf16 {
   return %s : bf16
 }
 
-// Where rounding to nearest went down, one code up.
+// If rounding to nearest went down, the code is the next one up.
 // CHECK-LABEL: func.func @current_half(
 // CHECK:         %[[NEAR:.+]] = arith.truncf %{{.+}} : f32 to f16
 // CHECK:         %[[LOW:.+]] = arith.cmpf olt

@@ -40,7 +40,7 @@
 // CHECK:         arith.muli %{{.+}}, %[[C32]]
 // CHECK:         %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<4xf32>
 // CHECK:         llvm.store %[[SUM]], %{{.+}} : vector<4xf32>, !llvm.ptr
-tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p, #r] scalars [] prologue {
+tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p, #r] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(4) body {
@@ -94,7 +94,7 @@ tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p, #r] scal
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         %[[ENTRIES:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<16xi32>
 // CHECK:         llvm.store %[[ENTRIES]], %{{.+}} : vector<16xi32>, !llvm.ptr
-tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(16) body {
@@ -137,7 +137,7 @@ tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalar
 // CHECK:               %[[PLACE:.+]] = arith.addi %[[COLUMN]], %[[LANE]] : i64
 // CHECK:               arith.muli %[[PLACE]], %{{.+}} : i64
 // CHECK:               llvm.store %{{.+}}, %{{.+}} : i8, !llvm.ptr
-tandem.step @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+tandem.step @transposed compute(<f32, f32>) tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main width(4) body {

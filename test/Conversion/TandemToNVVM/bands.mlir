@@ -28,7 +28,7 @@
 // CHECK-LABEL: llvm.func @tandem_scale_phase0(
 // CHECK-NOT:   @tandem_scale_bands
 // CHECK-LABEL: llvm.func @tandem_scale(
-tandem.step @scale compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @scale compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(8) body {

@@ -34,7 +34,7 @@ tandem.kernel @not_split compute(<f32, f32>) tensors [] scalars [] prologue {
 // -----
 
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 256x256, scale = f32>>
-tandem.step @narrow compute(<f32, f32>) matrix reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.step @narrow compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(4) body {

@@ -23,7 +23,7 @@
 // CHECK:           %[[BOTH:.+]] = arith.maxui %[[ABOVE]], %{{.+}} : vector<4xi32>
 // CHECK:           scf.yield %[[BOTH]]
 // CHECK:         vector.extract %[[COLUMNS]][0]
-tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars [] prologue {
+tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main width(4) body {
@@ -55,7 +55,7 @@ tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars 
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<8xi32>
 // CHECK-NOT:   llvm.func @tandem_blocks_phase0_totals
-tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(8) body {
@@ -105,7 +105,7 @@ tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalar
 // CHECK:           else
 // CHECK:             llvm.store %{{.+}}, %{{.+}} {alignment = 1 : i64} : i8, !llvm.ptr<1>
 // CHECK:           scf.yield %[[PIECE]]
-tandem.step @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+tandem.step @transposed compute(<f32, f32>) tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main width(4) body {

@@ -64,7 +64,7 @@ tandem.kernel @ema compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper 
   tandem.yield
 }
 
-// A prologue written by hand may yield what is no rounding of an f64.
+// A prologue written by hand may yield what is not a rounding of an f64.
 // CHECK-LABEL: tandem.kernel @literal_factor
 // CHECK:         %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
 // CHECK-DAG:     %[[WIDE:.+]] = arith.extf %[[HALF]] : f32 to f64

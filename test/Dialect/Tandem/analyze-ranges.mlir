@@ -344,7 +344,7 @@ tandem.kernel @parts compute(<component, bf16>) tensors [#p, #p] scalars [] prol
   tandem.yield
 }
 
-// A value that may also be something else is no second part.
+// A value that may also be something else is not a second part.
 tandem.kernel @no_parts compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 } body {

@@ -152,7 +152,7 @@ tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [#tandem.ro
   tandem.yield
 }
 
-// A prologue written by hand may yield what is no rounding of an f64.
+// A prologue written by hand may yield what is not a rounding of an f64.
 // CHECK-LABEL: tandem.kernel @literal_factor
 // CHECK:         %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[HALF]] : f32 to f64

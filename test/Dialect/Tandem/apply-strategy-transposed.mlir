@@ -16,7 +16,7 @@ tandem.strategy @mine compute(<f32, f32>) {
 // CHECK-SAME:    tandem.kept = {x = #tandem.role<saved "x.saved">}
 
 // A function of flat tensors would be one of matrices.
-// KERNEL: tandem.kernel @forward compute(<f32, f32>) matrix
+// KERNEL: tandem.kernel @forward compute(<f32, f32>)
 func.func @forward(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {

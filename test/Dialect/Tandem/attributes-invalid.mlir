@@ -55,7 +55,7 @@ func.func private @role_attribute(tensor<?xf32> {tandem.role = "param"})
 
 // -----
 
-// expected-error @+1 {{'tandem.rule' is no argument attribute of tandem; use 'tandem.role'}}
+// expected-error @+1 {{'tandem.rule' is not an argument attribute of tandem; use 'tandem.role'}}
 func.func private @role_name(tensor<?xf32> {tandem.rule = #tandem.role<param "w">})
 
 // -----
@@ -200,7 +200,7 @@ func.func private @scaled_c3() attributes {s = #tandem.scaled<#scaled.root, grou
 
 // -----
 
-// expected-error @+1 {{a transposed copy has its rows' codes under other scales than its columns'; use group = tensor, or leave out transposed = true}}
+// expected-error @+1 {{a transposed copy has its rows' codes under scales other than its columns'; use group = tensor, or leave out transposed = true}}
 func.func private @scaled_c9_group() attributes {s = #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32, transposed = true>}
 
 // -----

@@ -2,7 +2,7 @@
 
 // Attributes of tandem on operations and results of other dialects.
 
-// expected-error @+1 {{'func.func' op has 'tandem.frward', which is no operation's attribute of tandem; those are tandem.forward, tandem.kept, tandem.compute, tandem.scope}}
+// expected-error @+1 {{'func.func' op has 'tandem.frward', which is not an operation's attribute of tandem; those are tandem.forward, tandem.kept, tandem.compute, tandem.scope}}
 func.func private @unknown() attributes {tandem.frward = @f}
 
 // -----

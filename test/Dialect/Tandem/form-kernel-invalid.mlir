@@ -42,7 +42,7 @@ func.func @transposed(%p: !matrix {tandem.role = #p}) -> !matrix
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !matrix -> tensor<8x8xf32>
   %empty = tensor.empty() : tensor<8x8xf32>
-  // expected-error @+1 {{operand #0 is indexed by another map than its rows and columns; transposed tensors cannot be fused into an element-wise kernel}}
+  // expected-error @+1 {{operand #0 is indexed by a map other than its rows and columns; transposed tensors cannot be fused into an element-wise kernel}}
   %1 = linalg.transpose ins(%0 : tensor<8x8xf32>) outs(%empty : tensor<8x8xf32>) permutation = [1, 0]
   %2 = tandem.encode %1 : tensor<8x8xf32> -> !matrix
   return %2 : !matrix
@@ -154,7 +154,7 @@ func.func @empty(%p: !f32 {tandem.role = #p}) -> !f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %0, %c0 : tensor<?xf32>
   %empty = tensor.empty(%n) : tensor<?xf32>
-  // expected-error @+1 {{operand of type 'tensor<?xf32>' is no element-wise value of the graph's tensors}}
+  // expected-error @+1 {{operand of type 'tensor<?xf32>' is not an element-wise value of the graph's tensors}}
   %1 = arith.addf %0, %empty : tensor<?xf32>
   %2 = tandem.encode %1 : tensor<?xf32> -> !f32
   return %2 : !f32
@@ -290,7 +290,7 @@ func.func @other_axis(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -> (
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !m -> tensor<?x?xf32>
   %1 = tandem.decode %r : !v -> tensor<?xf32>
-  // expected-error @+1 {{operand #0 is indexed by another map than its rows and columns}}
+  // expected-error @+1 {{operand #0 is indexed by a map other than its rows and columns}}
   %2 = linalg.broadcast ins(%1 : tensor<?xf32>) outs(%0 : tensor<?x?xf32>) dimensions = [0]
   return %p, %r : !m, !v
 }

@@ -107,7 +107,7 @@ func.func @rank_two(%p: !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>> {tan
   return %5 : !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
 }
 
-// A sum over all elements is one reduction; what is made of it, a scalar, alone
+// A sum over all elements is one reduction; what is made from it, a scalar, alone
 // or as a tensor. CSE comes later.
 // CHECK-LABEL: tandem.kernel @sums
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[HALF:.+]]: f32):
@@ -159,8 +159,20 @@ func.func @no_graph() {
   return
 }
 
+// Where a graph uses no rows and columns, its kernel's tensors are flat.
+// CHECK:       tandem.kernel @elements
+// CHECK:       ^bb0(%{{.+}}: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+func.func @elements(%p: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> {tandem.role = #tandem.role<param "p">})
+    -> !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %x = tandem.decode %p : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> -> tensor<?x?xf32>
+  %y = arith.addf %x, %x : tensor<?x?xf32>
+  %z = tandem.encode %y : tensor<?x?xf32> -> !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+  return %z : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+}
+
 // Scales of blocks make a matrix of what the graph sees as flat.
-// CHECK:       tandem.kernel @blocks compute(<f32, f32>) matrix tensors
+// CHECK:       tandem.kernel @blocks compute(<f32, f32>) tensors
 // CHECK:         %[[X:.+]] = tandem.load %{{.+}} -> f32
 // CHECK-NEXT:    tandem.store %[[X]]
 func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>> {tandem.role = #tandem.role<param "p">})
@@ -172,7 +184,7 @@ func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root,
 }
 
 // A vector whose entries are all alike has as many as its size says. A matrix's elements
-// count each for itself.
+// each count once.
 // CHECK-LABEL: tandem.kernel @alike
 // CHECK:         %[[TOTAL:.+]] = tandem.reduce sum %{{.+}} over tensor : f32
 // CHECK-NEXT:    tandem.reduce sum %[[TOTAL]] over tensor per row : f32

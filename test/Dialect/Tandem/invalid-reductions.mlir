@@ -67,14 +67,14 @@ func.func @reduce_c3_group(%x: f32) {
 // -----
 
 #p = #tandem.role<param "p">
-!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
 tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
   %x = tandem.load %p : !m -> f32
-  // expected-error @+1 {{has rows and columns in a kernel that knows none; mark the kernel 'matrix'}}
+  // expected-error @+1 {{has rows and columns in a kernel of flat tensors; give a tensor two dimensions}}
   %0 = tandem.reduce sum %x over row : f32
   tandem.yield
 }
@@ -82,14 +82,14 @@ tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // -----
 
 #p = #tandem.role<param "p">
-!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
 tandem.kernel @flat_per_row compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
   %x = tandem.load %p : !m -> f32
-  // expected-error @+1 {{has rows and columns in a kernel that knows none; mark the kernel 'matrix'}}
+  // expected-error @+1 {{has rows and columns in a kernel of flat tensors; give a tensor two dimensions}}
   %0 = tandem.reduce sum %x over tensor per row : f32
   tandem.yield
 }
@@ -97,29 +97,14 @@ tandem.kernel @flat_per_row compute(<f32, f32>) tensors [#p] scalars [] prologue
 // -----
 
 #p = #tandem.role<param "p">
-#r = #tandem.role<state "r", per = row>
-!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
-!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-
-// expected-error @+1 {{has "r" per row but is no matrix kernel}}
-tandem.kernel @flat compute(<f32, f32>) tensors [#p, #r] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m, %r: !v):
-  tandem.yield
-}
-
-// -----
-
-#p = #tandem.role<param "p">
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 
-tandem.kernel @measured compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+tandem.kernel @measured compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
   %x = arith.constant 1.0 : f64
-  // expected-error @+1 {{measures a matrix kernel, which has no metrics; compile it without}}
+  // expected-error @+1 {{measures a kernel of matrices, which has no metrics; compile it without}}
   tandem.metric %x[0] : f64
   tandem.yield
 }
@@ -143,7 +128,7 @@ func.func @reduce_c3_block(%x: f32) {
 // -----
 
 !m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-tandem.kernel @reduce_c4_block compute(<f32, f32>) matrix tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.kernel @reduce_c4_block compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
@@ -158,7 +143,7 @@ tandem.kernel @reduce_c4_block compute(<f32, f32>) matrix tensors [#tandem.role<
 !wide = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
 !narrow = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32x32, scale = f32>>
 // expected-error @+1 {{'tandem.kernel' op stores "s" in blocks of 32 rows, but another tensor in blocks of 64; the blocks of a kernel are of one size}}
-tandem.kernel @kernel_c7 compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
+tandem.kernel @kernel_c7 compute(<f32, f32>) tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !wide, %s: !narrow):
@@ -168,8 +153,8 @@ tandem.kernel @kernel_c7 compute(<f32, f32>) matrix tensors [#tandem.role<param 
 // -----
 
 !m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = row, scale = f32>>
-// expected-error @+1 {{'tandem.kernel' op stores "p" as #tandem.scaled<#scaled.root, group = row, scale = f32>, whose scales are those of a matrix's rows or blocks; mark the kernel 'matrix' and the role per element}}
-tandem.kernel @kernel_c6_scales compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+// expected-error @+1 {{'tandem.kernel' op stores "r" as #tandem.scaled<#scaled.root, group = row, scale = f32>, whose scales are those of a matrix's rows or blocks; give it an entry per element}}
+tandem.kernel @kernel_c6_scales compute(<f32, f32>) tensors [#tandem.role<state "r", per = row>] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
@@ -178,20 +163,9 @@ tandem.kernel @kernel_c6_scales compute(<f32, f32>) tensors [#tandem.role<param 
 
 // -----
 
-!m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = row, scale = f32>>
-// expected-error @+1 {{mark the kernel 'matrix' and the role per element}}
-tandem.kernel @kernel_c6_vector compute(<f32, f32>) matrix tensors [#tandem.role<state "r", per = row>] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m):
-  tandem.yield
-}
-
-// -----
-
-!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
-// expected-error @+1 {{'tandem.kernel' op stores "y" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, which has a matrix's transpose; mark the kernel 'matrix' and the role per element}}
-tandem.kernel @kernel_c6_transposed compute(<f32, f32>) tensors [#tandem.role<output "y">] scalars [] prologue {
+!t = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+// expected-error @+1 {{'tandem.kernel' op stores "y" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, which has a matrix's transpose; give it an entry per element}}
+tandem.kernel @kernel_c6_transposed compute(<f32, f32>) tensors [#tandem.role<output "y", per = row>] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%y: !t):

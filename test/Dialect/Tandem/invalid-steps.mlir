@@ -65,10 +65,12 @@ tandem.step @launch_c3_total compute(<f32, f32>) tensors [] scalars [] prologue 
 
 // -----
 
-tandem.step @launch_c3_load_total compute(<f32, f32>) matrix reductions(1) tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @launch_c3_load_total compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main body {
+  ^bb0(%p: !m):
     // expected-error @+1 {{'tandem.load_reduction_result' op names reduction 1 of a step with reductions(1)}}
     %0 = tandem.load_reduction_result[1] over row : f32
     tandem.yield
@@ -77,11 +79,13 @@ tandem.step @launch_c3_load_total compute(<f32, f32>) matrix reductions(1) tenso
 
 // -----
 
-tandem.step @launch_c4_main compute(<f32, f32>) matrix tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @launch_c4_main compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   // expected-error @+1 {{'tandem.launch' op a main launch does not run per row; a main launch runs per element, a reduction per element, row or column, an epilogue per row, column, block or tensor}}
   tandem.launch main per(row) body {
+  ^bb0(%p: !m):
     tandem.yield
   }
 }
@@ -105,7 +109,7 @@ tandem.step @launch_c4_epilogue compute(<f32, f32>) tensors [] scalars [] prolog
 tandem.step @launch_c4_flat compute(<f32, f32>) tensors [] scalars [] prologue {
   tandem.yield
 } launches {
-  // expected-error @+1 {{'tandem.launch' op runs per row in a step that is no matrix's}}
+  // expected-error @+1 {{'tandem.launch' op runs per row in a step of flat tensors; give a tensor two dimensions}}
   tandem.launch reduction per(row) body {
     tandem.yield
   }
@@ -116,25 +120,30 @@ tandem.step @launch_c4_flat compute(<f32, f32>) tensors [] scalars [] prologue {
 
 // -----
 
-tandem.step @launch_c5_first compute(<f32, f32>) matrix tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @launch_c5_first compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   // expected-error @+1 {{'tandem.launch' op is fused with the launch before it, but only launches over a matrix's elements are; leave out 'fused_with_previous'}}
   tandem.launch main fused_with_previous body {
+  ^bb0(%p: !m):
     tandem.yield
   }
 }
 
 // -----
 
-tandem.step @launch_c5_rows compute(<f32, f32>) matrix tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @launch_c5_rows compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction per(row) body {
+  ^bb0(%p: !m):
     tandem.yield
   }
   // expected-error @+1 {{only launches over a matrix's elements are; leave out 'fused_with_previous'}}
   tandem.launch main fused_with_previous body {
+  ^bb0(%p: !m):
     tandem.yield
   }
 }
@@ -364,10 +373,12 @@ tandem.step @partial_c2 compute(<f32, f32>) reductions(1) tensors [] scalars [] 
 
 // -----
 
-tandem.step @partial_c3 compute(<f32, f32>) matrix reductions(1) tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @partial_c3 compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main body {
+  ^bb0(%p: !m):
     %0 = arith.constant 1.0 : f32
     // expected-error @+1 {{'tandem.partial' op over tensor of a matrix's elements; reduce its rows first}}
     tandem.partial sum %0[0] over tensor : f32
@@ -377,26 +388,31 @@ tandem.step @partial_c3 compute(<f32, f32>) matrix reductions(1) tensors [] scal
 
 // -----
 
-tandem.step @partial_c3_of_rows compute(<f32, f32>) matrix reductions(1) tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @partial_c3_of_rows compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction per(row) body {
+  ^bb0(%p: !m):
     %0 = arith.constant 1.0 : f32
     // expected-error @+1 {{'tandem.partial' op over row outside of a matrix's elements}}
     tandem.partial sum %0[0] over row : f32
     tandem.yield
   }
   tandem.launch main body {
+  ^bb0(%p: !m):
     tandem.yield
   }
 }
 
 // -----
 
-tandem.step @load_total_c1 compute(<f32, f32>) matrix reductions(1) tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @load_total_c1 compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main body {
+  ^bb0(%p: !m):
     // expected-error @+1 {{'tandem.load_reduction_result' op reads a row's, column's or block's result; that of a tensor is a tandem.reduction_result}}
     %0 = tandem.load_reduction_result[0] over tensor : f32
     tandem.yield
@@ -405,15 +421,18 @@ tandem.step @load_total_c1 compute(<f32, f32>) matrix reductions(1) tensors [] s
 
 // -----
 
-tandem.step @load_total_c2 compute(<f32, f32>) matrix reductions(1) tensors [] scalars [] prologue {
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+tandem.step @load_total_c2 compute(<f32, f32>) reductions(1) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction per(row) body {
+  ^bb0(%p: !m):
     // expected-error @+1 {{'tandem.load_reduction_result' op over column in a launch per row}}
     %0 = tandem.load_reduction_result[0] over column : f32
     tandem.yield
   }
   tandem.launch main body {
+  ^bb0(%p: !m):
     tandem.yield
   }
 }

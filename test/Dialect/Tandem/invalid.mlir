@@ -35,7 +35,7 @@ tandem.strategy @assign_c4 compute(<f32, f32>) {
 
 // -----
 
-// expected-error @+1 {{'tandem.keep_outputs' op names @missing, which is no function of this module}}
+// expected-error @+1 {{'tandem.keep_outputs' op names @missing, which is not a function of this module}}
 tandem.keep_outputs @missing
 
 // -----
@@ -335,7 +335,7 @@ func.func @recall_c1_missing(%p: !delayed) {
 // -----
 
 func.func @recall_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
-  // expected-error @+1 {{'tandem.load_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history; use tandem.load_plane and tandem.store_plane}}
+  // expected-error @+1 {{'tandem.load_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is not a history; use tandem.load_plane and tandem.store_plane}}
   %0 = tandem.load_history %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   return
 }
@@ -343,7 +343,7 @@ func.func @recall_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
 // -----
 
 func.func @remember_c1(%x: i32, %p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
-  // expected-error @+1 {{'tandem.push_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history}}
+  // expected-error @+1 {{'tandem.push_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is not a history}}
   tandem.push_history %x, %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   return
 }
@@ -413,7 +413,7 @@ func.func @save_per_block(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
 // expected-error @+1 {{'tandem.kernel' op stores input "x" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, whose transposed copy is written for matrix products; only an output and what is saved have one}}
-tandem.kernel @kernel_c8 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
+tandem.kernel @kernel_c8 compute(<f32, f32>) tensors [#tandem.role<input "x">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%x: !t):
@@ -423,7 +423,7 @@ tandem.kernel @kernel_c8 compute(<f32, f32>) matrix tensors [#tandem.role<input 
 // -----
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
-tandem.kernel @load_plane_c5 compute(<f32, f32>) matrix tensors [#tandem.role<output "y">] scalars [] prologue {
+tandem.kernel @load_plane_c5 compute(<f32, f32>) tensors [#tandem.role<output "y">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%y: !t):

@@ -58,7 +58,7 @@ tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The scale is that of the step before; the next one is made of what a history has.
+// The scale is that of the step before; the next one is made from what a history has.
 // CHECK-LABEL: tandem.kernel @delayed
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NEXT:    %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
@@ -210,7 +210,7 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK-NEXT:    tandem.store_plane %[[BITS]], %[[Y]][2] : i8
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[Y]][3] : i32
 // CHECK-NEXT:    tandem.push_history %{{.+}}, %[[Y]][4]
-tandem.kernel @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+tandem.kernel @transposed compute(<f32, f32>) tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%x: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>, %y: !transposed):

@@ -140,8 +140,8 @@ tandem.step @phases compute(<f32, f32>) reductions(2)
   }
 }
 
-// CHECK-LABEL: tandem.step @rows compute(<f32, f32>) matrix reductions(1) tensors
-tandem.step @rows compute(<f32, f32>) matrix reductions(1)
+// CHECK-LABEL: tandem.step @rows compute(<f32, f32>) reductions(1) tensors
+tandem.step @rows compute(<f32, f32>) reductions(1)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {

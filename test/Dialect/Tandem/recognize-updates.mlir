@@ -27,7 +27,7 @@ func.func @subtract(%p: tensor<?xf32> {tandem.role = #p},
   return %0 : tensor<?xf32>
 }
 
-// The difference the other way round is no update of p.
+// The difference the other way round is not an update of p.
 // CHECK-LABEL: func.func @subtract_from(
 // CHECK-NOT:     tandem.accumulate
 // CHECK:         arith.subf
@@ -115,7 +115,7 @@ func.func @written(%p: tensor<?xf32> {tandem.role = #p},
   return %1 : tensor<?xf32>
 }
 
-// A function without roles is no graph.
+// A function without roles is not a graph.
 // CHECK-LABEL: func.func @no_graph(
 // CHECK-NOT:     tandem
 // CHECK:         arith.addf

@@ -9,7 +9,7 @@
 // Sums along rows and columns are made in one phase. What differs between rows
 // alone is summed up by a phase that sees each row once, when its elements have been
 // seen, in a launch of its own.
-// CHECK:       tandem.step @means compute(<f32, f32>) matrix reductions(3) tensors
+// CHECK:       tandem.step @means compute(<f32, f32>) reductions(3) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
 // CHECK-NEXT:    tandem.partial sum %[[X]][0] over row : f32
@@ -42,7 +42,7 @@
 // CHECK:         %[[SUM:.+]] = tandem.load_reduction_result[1] over column : f32
 // CHECK-NEXT:    tandem.store_plane %[[SUM]], %arg2[0]
 // CHECK-NEXT:    tandem.yield
-tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] prologue {
+tandem.kernel @means compute(<f32, f32>) tensors [#p, #r, #c] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m, %r: !v, %c: !v):
@@ -75,7 +75,7 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
 // CHECK-NEXT:  }{{$}}
 // CHECK:       tandem.launch main body
 // CHECK:         tandem.reduction_result[1] : f32
-tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+tandem.kernel @norm compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
@@ -93,7 +93,7 @@ tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue 
 #p = #tandem.role<param "p">
 #r = #tandem.role<state "r", per = row>
 
-tandem.kernel @elements_per_row compute(<f32, f32>) matrix tensors [#p, #r] scalars [] prologue {
+tandem.kernel @elements_per_row compute(<f32, f32>) tensors [#p, #r] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m, %r: !v):
@@ -111,11 +111,11 @@ tandem.kernel @elements_per_row compute(<f32, f32>) matrix tensors [#p, #r] scal
 #p = #tandem.role<param "p">
 #r = #tandem.role<state "r", per = row>
 
-tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalars [] prologue {
+tandem.kernel @element_in_row compute(<f32, f32>) tensors [#p, #r] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m, %r: !v):
-  // expected-error @+1 {{differs between the elements of a row, but an entry that all of them share is made of it}}
+  // expected-error @+1 {{differs between the elements of a row, but an entry that all of them share depends on it}}
   %x = tandem.load_plane %p[0] : !m -> f32
   tandem.store_plane %x, %r[0] : f32, !v
   tandem.yield
@@ -140,7 +140,7 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
 // CHECK:       tandem.launch reduction per(column) body
 // CHECK:         tandem.partial max %{{.+}}[2] over tensor : i32
 // CHECK-NEXT:    tandem.yield
-tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] prologue {
+tandem.kernel @largest compute(<f32, f32>) tensors [#p, #c] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m, %c: !v):
@@ -162,7 +162,7 @@ tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] pr
 #s = #tandem.role<state "s">
 
 // The scales of rows and blocks are written when all their elements have been read.
-// CHECK:       tandem.step @scales compute(<f32, f32>) matrix reductions(2) tensors
+// CHECK:       tandem.step @scales compute(<f32, f32>) reductions(2) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
 // CHECK:         tandem.partial max %{{.+}}[1] over row : i32
@@ -179,7 +179,7 @@ tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] pr
 // CHECK:         %[[BLOCK:.+]] = tandem.load_reduction_result[0] over block : i32
 // CHECK-NEXT:    tandem.store_plane %[[BLOCK]], %arg0[1]
 // CHECK-NEXT:    tandem.yield
-tandem.kernel @scales compute(<f32, f32>) matrix tensors [#p, #s] scalars [] prologue {
+tandem.kernel @scales compute(<f32, f32>) tensors [#p, #s] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !b, %s: !r):
@@ -201,11 +201,11 @@ tandem.kernel @scales compute(<f32, f32>) matrix tensors [#p, #s] scalars [] pro
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
 !r = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>>
 
-tandem.kernel @row_in_block compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
+tandem.kernel @row_in_block compute(<f32, f32>) tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !b, %s: !r):
-  // expected-error @+1 {{differs between the elements of a block, but an entry that all of them share is made of it}}
+  // expected-error @+1 {{differs between the elements of a block, but an entry that all of them share depends on it}}
   %x = tandem.load_plane %s[1] : !r -> i32
   tandem.store_plane %x, %p[1] : i32, !b
   tandem.yield
@@ -220,7 +220,7 @@ tandem.kernel @row_in_block compute(<f32, f32>) matrix tensors [#tandem.role<par
 // ended. So the second phase is fused with the first, however many sums of columns they
 // make, the third begins a launch, and the last, which reads no more of columns than the
 // third has, is fused with it.
-// CHECK:       tandem.step @launches compute(<f32, f32>) matrix reductions(4) tensors
+// CHECK:       tandem.step @launches compute(<f32, f32>) reductions(4) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %{{.+}}[1] over column : f32
@@ -240,7 +240,7 @@ tandem.kernel @row_in_block compute(<f32, f32>) matrix tensors [#tandem.role<par
 // CHECK:         tandem.load_reduction_result[3] over row : f32
 // CHECK:         tandem.yield
 // CHECK-NEXT:  }{{$}}
-tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "c", per = column>] scalars [] prologue {
+tandem.kernel @launches compute(<f32, f32>) tensors [#tandem.role<param "p">, #tandem.role<state "c", per = column>] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m, %c: !c):
@@ -262,13 +262,13 @@ tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-tandem.kernel @row_in_tensor compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+tandem.kernel @row_in_tensor compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !m):
   %x = tandem.load_plane %p[0] : !m -> i8
   %y = arith.extui %x : i8 to i32
-  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share is made of it}}
+  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share depends on it}}
   %0 = tandem.reduce max %y over row : i32
   tandem.store_plane %0, %p[1] : i32, !m
   tandem.yield

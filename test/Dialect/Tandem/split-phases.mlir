@@ -161,7 +161,7 @@ tandem.kernel @differs compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !scaled):
-  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share is made of it}}
+  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share depends on it}}
   %code = tandem.load_plane %p[0] : !scaled -> i8
   %wide = arith.extui %code : i8 to i32
   tandem.store_plane %wide, %p[1] : i32, !scaled

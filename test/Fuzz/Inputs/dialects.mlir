@@ -202,7 +202,7 @@ tandem.step @phases compute(<f32, f32>) reductions(2)
   }
 }
 
-tandem.step @rows compute(<f32, f32>) matrix reductions(1)
+tandem.step @rows compute(<f32, f32>) reductions(1)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } launches {

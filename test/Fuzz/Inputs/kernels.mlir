@@ -207,7 +207,7 @@ tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
 
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
-tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars [] prologue {
+tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch main width(4) body {
@@ -220,7 +220,7 @@ tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars 
   }
 }
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
-tandem.step @blocks compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {
   tandem.launch reduction width(8) body {

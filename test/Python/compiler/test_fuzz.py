@@ -4,7 +4,8 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements short runs of what `scripts/fuzz.sh graphs` and `ptx` do for
-# long, and the tests that a difference is found, kept and made small, and a refusal kept.
+# long, the tests that a difference is found, kept and made small, and a refusal kept, and
+# those of texts on which the parser of MLIR itself would crash.
 #
 #===----------------------------------------------------------------------===#
 
@@ -134,3 +135,15 @@ def test_refusals_are_kept(tmp_path, capsys, monkeypatch):
     assert kept and f"{len(kept)} refused" in printed
     for file in kept:
         assert "divf" in file.read_text() and f"{file}: sm_90: the PTX of 'f'" in printed
+
+
+@pytest.mark.parametrize(("text", "message"), (
+    ("module attributes {a =\n" + "[" * 5000 + "]" * 5000 + "} {}",
+     "no more than 256 brackets within each other"),
+    ('module attributes {s = "\\\\", a = ' + "[" * 300000 + "\n", "no more than 256 brackets"),
+    ("#m = affine_map<(i) -> (" + "-" * 100000 + "i)>\n", "no more than 1024 additions and signs")),
+    ids=("brackets", "after a backslash", "affine"))
+def test_text_that_is_nested_too_deeply(text, message):
+    """MLIR's parser would fill the stack and end the process."""
+    with pytest.raises(ValueError, match=f"expected {message}"):
+        tandem.compile(text, "fp32")

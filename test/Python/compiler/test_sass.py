@@ -140,7 +140,7 @@ class Changed:
     ("div.rn.f32 %v3, %v0, %v1;", ("FFMA ", "FFMA.RZ "),
      "FFMA.RZ: 1, but divisions and roots have 0"),
     ("max.s32 %v3, %v0, %v1;", ("VIMNMX ", "HFOO "),
-     "is no instruction that kernels become"),
+     "is not an instruction that kernels become"),
 ])
 def test_changed_code_is_found(body, change, problem, monkeypatch):
     sequences = sass_compare.measure(TOOLS, "sm_90", 3)

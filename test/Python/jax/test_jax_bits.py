@@ -53,7 +53,7 @@ def train(optimizer, params, state, seeds, **hypers):
 
 def numpy_steps(kernel, planes, grads, key):
     """Steps of one array by calls of a kernel, in place."""
-    (name,) = [plane.name for plane in kernel.planes if plane.kind is tandem._kernel.RoleKind.GRAD]
+    (name,) = [plane.name for plane in kernel.planes if plane.kind is tandem._plane.RoleKind.GRAD]
     numbers = {"seed": 7} if "seed" in kernel.integers else {}
     for step, grad in enumerate(grads, 1):
         kernel(planes | {name: np.array(grad).reshape(-1)}, step=step, key=key, lr=float(RATE),

@@ -116,7 +116,7 @@ def test_neighbours_of_the_difference():
 
 
 def rounded(number, bits):
-    """An integer rounded to so many bits, ties to even."""
+    """Rounds an integer to a number of bits, ties to even."""
     unit = 1 << max(0, abs(number).bit_length() - bits)
     quotient, rest = divmod(abs(number), unit)
     quotient += 2 * rest > unit or (2 * rest == unit and quotient % 2)

@@ -159,7 +159,7 @@ def fp8_by_jax(x, weight, bias, dy, recipe, jit=True):
 
 def few_bits(shapes, dtype, seed):
     """Random multiples of 1/4 up to 3, whose codes' products have sums that f32 holds exactly;
-    the largest magnitude, which the scale is made of, is no power of two."""
+    the largest magnitude, which the scale is made of, is not a power of two."""
     draw = np.random.default_rng(seed)
     return [jnp.asarray(draw.integers(-12, 13, shape) / 4 * 1.3, jnp.float32).astype(dtype)
             for shape in shapes]

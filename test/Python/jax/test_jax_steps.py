@@ -338,7 +338,7 @@ def test_what_does_not_fit(change):
 
 
 def test_states_of_others():
-    with pytest.raises(TypeError, match=r"params\['w'\] is 1.0, which is no array"):
+    with pytest.raises(TypeError, match=r"params\['w'\] is 1.0, which is not an array"):
         tandem.jax.lion().init({"w": 1.0})
     optimizer, params, state = make("collage-plus")
     other, *_ = make("collage-light")

@@ -77,7 +77,7 @@ def test_sizes(graph, strategy):
 
 
 def test_empty():
-    """A tensor without elements is no error."""
+    """A tensor without elements is not an error."""
     for graph in GRAPHS:
         for strategy in STRATEGIES:
             check_example(graph, strategy, "mixed", 0)

@@ -17,7 +17,7 @@ import torch
 import tandem
 from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 
 LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "silu": {},
           "gelu": {}, "gelu_tanh": {}, "swiglu": {}, "geglu": {}, "geglu_tanh": {}, "cross_entropy": {}, "rope": {}, "keep": {}}

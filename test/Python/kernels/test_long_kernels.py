@@ -30,7 +30,7 @@ func.func @chain(
 
 
 def chain(count):
-    """A graph that adds the gradient so many times, each addition compensated."""
+    """A graph that adds the gradient a number of times, each addition compensated."""
     return GRAPH.format(count=count, additions="\n".join(
         f"    %s{i + 1} = arith.addf %s{i}, %d : f32" for i in range(count)))
 

@@ -120,7 +120,7 @@ def test_f64_to_f32_against_numpy():
 
 @pytest.mark.parametrize("name", NARROW)
 def test_encode_f64_rounds_once(name):
-    """Values a hair beside a tie, which rounding to f32 first would hide."""
+    """Values very close to a tie, which rounding to f32 first would hide."""
     fmt = FORMATS[name]
     rng = np.random.default_rng(4)
     codes = rng.integers(0, fmt.largest, 600).astype(fmt.dtype)

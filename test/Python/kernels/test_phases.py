@@ -128,7 +128,7 @@ NORMS = {
     "no gradient": {"grad": (0.0, 0.0)},
     "no param": {"param": (0.0, -0.0)},
     "nothing": {"grad": (0.0, 0.0), "exp_avg": (-0.0, -0.0), "param": (0.0, 0.0)},
-    # Where nothing decays, in the second row.
+    # Nothing decays in the second row.
     "no update": {"grad": (0.0, 0.0), "exp_avg": (-0.0, 0.0), "param": (0.5, 1.0)},
     "negative zeros": {role: (-0.0, -0.0) for g in REDUCING for role in GRAPHS[g].roles},
     "one infinity": {"grad": (1e-3, np.inf)},

@@ -98,11 +98,11 @@ def test_extremes(op, scope, chip):
 
 @pytest.mark.parametrize("changed, why, diagnostic", [
     ({"op": "arith.maxnumf"}, "is not the sum", "reduction"),
-    ({"op": "arith.maximumf"}, "begins with another number than 0 for a sum, -inf for a "
+    ({"op": "arith.maximumf"}, "begins with a number other than 0 for a sum, -inf for a "
      "maximum or inf for a minimum", "reduction"),
-    ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with another", "reduction"),
+    ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with a number other", "reduction"),
     ({"scope": "rank"}, *2 * ["'tandem.scope' must be \"tensor\" or \"model\", got"]),
-    ({"init": "1.0"}, "begins with another number than 0", "reduction")])
+    ({"init": "1.0"}, "begins with a number other than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):
     """Neither the compiler nor the interpreter guesses."""
     text = GRAPH.format(**{"op": "arith.addf", "scope": "tensor", "init": "0.0"} | changed)
@@ -164,7 +164,7 @@ def test_a_sum_of_what_all_elements_share_counts_them(size):
 
 
 def with_sums(count):
-    """A graph that adds up the sums of so many multiples of its tensor."""
+    """A graph that adds up the sums of a number of multiples of its tensor."""
     lines = []
     for i in range(count):
         lines.append(f"""

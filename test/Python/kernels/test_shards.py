@@ -19,7 +19,7 @@ import pytest
 import tandem
 from support.fake_gpu import open_gpu
 from support.kernels import STRATEGY_PATH, assert_same, integers_of, strategy_text
-from tandem._kernel import Granularity, RoleKind
+from tandem._plane import Granularity, RoleKind
 
 TYPES = {"bf16": np.uint16, "f16": np.uint16, "f32": np.float32, "i8": np.int8,
          "i16": np.int16}
@@ -119,7 +119,7 @@ def is_of_all(plane):
 
 
 def cut_plane(plane, array, shape, first, end):
-    """A shard's part of a plane: of rows [first, end), or of so many elements of a row."""
+    """A shard's part of a plane: of rows [first, end), or of those elements of a row."""
     if is_of_all(plane):
         return array.copy()
     def entries(places):
@@ -128,7 +128,7 @@ def cut_plane(plane, array, shape, first, end):
 
 
 def starts_of(kernel, shape, count, rng):
-    """Where shards start, in rows, or in elements of the only row; some are empty."""
+    """Returns the starts of shards, in rows, or in elements of the only row; some are empty."""
     grouped = [p for p in kernel.planes if p.is_grouped]
     unit = max([p.rows for p in kernel.planes if p.per == Granularity.ELEMENT
                 and not p.is_whole_tensor and p.rows] + [1])

@@ -40,7 +40,7 @@ def examples(graph, strategy):
 def bad_gradients(kernel, tensors):
     """Copies of tensors with one element of a gradient that is not finite: the last of
     the last tensor, the only one of another, one in the middle."""
-    (plane,) = [p for p in kernel.planes if p.kind == tandem._kernel.RoleKind.GRAD
+    (plane,) = [p for p in kernel.planes if p.kind == tandem._plane.RoleKind.GRAD
                 and p.sets_size]
     form = FORMATS[plane.type]
     codes = [form.canonical_nan] + ([form.infinity] if form.has_infinity else [])

@@ -20,7 +20,7 @@ from model.scaled import WHOLE, Scaled
 from model.storage import Draw
 from support.kernels import assert_same
 from support.launch import Tensor, Tiles, aligned_copy, launch
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 
 ROWS, COLUMNS = (1, 7, 8, 9, 65), (1, 15, 17, 1000)
 #: An elementwise kernel, and those whose rows and whole tensors need phases before.

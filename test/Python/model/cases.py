@@ -187,7 +187,7 @@ def _past(storage, role, x, rng):
 
 
 def _encode_scale(storage, values):
-    """Scales; what is no number becomes none."""
+    """Scales; what is not a number becomes none."""
     if storage.scale != "f8E8M0FNU":
         return encode(storage.scale, values)
     exponent = np.frexp(np.where(np.isfinite(values), values, 0))[1]

@@ -9,13 +9,13 @@
 #===----------------------------------------------------------------------===#
 """Codes of numbers up to a largest magnitude.
 
-A code answers: `planes` (suffix -> format, or "i8", "i16" and "i32" for what is no
+A code answers: `planes` (suffix -> format, or "i8", "i16" and "i32" for what is not a
 named float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
 and back), `encode` and `decode` of scaled values. A code with a `range` has an
 exponent for each group, in eighths, and one with `uses_random` 16 bits for each
 element, those that its `rounding` names; `encode` and `decode` of others ignore them.
 Bits of dither are given as they are drawn: a code complements those of negative
-numbers. `measure` is the magnitude that a scale is made of.
+numbers. `measure` is the magnitude that a scale is made from.
 """
 
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class Code:
     zero = 0
     # Where there is one, no positive number is written that is smaller.
     least = None
-    # Whether a code stands for what is no number; else its group's scale is NaN.
+    # Whether a code stands for what is not a number; else its group's scale is NaN.
     has_nan = True
 
     @property
@@ -416,7 +416,7 @@ class DynamicCode(Code):
 
     @property
     def top(self):
-        """Half way between the largest value but one and one."""
+        """The middle between the largest value but one and one."""
         return nearest_f32((1 + self.exact(6, self.count(6) - (1 if self.signed else 2))) / 2)
 
     @property

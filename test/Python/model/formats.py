@@ -67,7 +67,7 @@ class Format:
     @property
     def overflow(self):
         """The code of a magnitude beyond the largest finite one, where that is
-        no number."""
+        not a number."""
         return self.infinity if self.has_infinity else self.canonical_nan
 
     @property

@@ -131,7 +131,7 @@ class MatrixKernel(Kernel):
 
 
 def _at_least(least, x):
-    """Where x is not smaller; NaN is not."""
+    """Returns the larger of x and the least; a NaN stays."""
     return np.where(x < least, least, x)
 
 

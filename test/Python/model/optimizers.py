@@ -51,7 +51,7 @@ class Strategy:
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
 
-# Which moment a state role is.
+# The moment that a state role stands for.
 MOMENT = {
     "exp_avg": "first",
     "momentum_buffer": "first",
@@ -568,7 +568,7 @@ def plane_groups(graph, strategy):
 
 
 def plane_entries(graph, strategy, size):
-    """Plane name -> the length of its array for a tensor of so many elements."""
+    """Plane name -> the length of its array for a tensor of the given size."""
     return {plane: count for role in GRAPHS[graph].roles
             for plane, count in strategy.storage(role).entries(role, size).items()}
 

@@ -152,7 +152,7 @@ class Scaled(Storage):
     """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
     Groups begin anew every `columns` elements, where there are columns; then they may
     be a ROW, or blocks of `rows` rows. With a history the scale is made of the
-    magnitudes of so many stores before. A matrix of ``transposed`` columns has its
+    magnitudes of that many stores before. A matrix of ``transposed`` columns has its
     codes a second time, column by column.
     """
 

@@ -157,7 +157,7 @@ class Storage:
         return dict.fromkeys(self.planes(name), 1)
 
     def entries(self, name, size):
-        """Plane name -> the length of its array for a tensor of so many elements."""
+        """Plane name -> the length of its array for a tensor of the given size."""
         return {p: -(-size // group) for p, group in self.plane_groups(name).items()}
 
     def renew(self, planes, name, x, draw):
@@ -295,8 +295,8 @@ class Kahan(Storage):
 
 @dataclass(frozen=True)
 class Master(Storage):
-    """A float32 value and a narrow copy of it, which is the value where it is another
-    number than what the float32 rounds to."""
+    """A float32 value and a narrow copy of it, which is the value where it differs
+    from what the float32 rounds to."""
 
     format: str
 

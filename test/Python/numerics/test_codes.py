@@ -103,7 +103,7 @@ def test_dynamic_is_nearest(name):
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_ties(name):
-    """A number half way between two values goes to the one further from zero."""
+    """A number halfway between two values goes to the one further from zero."""
     code, ties = DYNAMIC[name], 0
     for decade in range(7):
         for k in range(1, code.count(decade)):

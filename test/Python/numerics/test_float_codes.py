@@ -98,7 +98,7 @@ def planes_of(format):
 
 
 def any_nan(planes):
-    """Which NaN stands for a NaN that was read is left open."""
+    """It is left open which NaN stands for a NaN that was read."""
     value = planes["read"].view(np.float32)
     return planes | {"read": np.where(np.isnan(value), 0x7FFFFFFF,
                                       planes["read"]).astype(np.uint32)}

@@ -67,7 +67,7 @@ KINDS = [kind for kind in cases.SCALED_KINDS if kind != "mixed"]
 
 @pytest.fixture(scope="module", autouse=True)
 def directory(tmp_path_factory):
-    """Where the strategies are."""
+    """The directory of the strategies."""
     path = tmp_path_factory.mktemp("strategies")
     write_strategies(path, LIBRARY)
     compiled.path = str(path)

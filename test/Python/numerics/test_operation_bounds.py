@@ -19,7 +19,7 @@ from support.operands import (all_codes, all_normalized, exact, exponent, produc
 from support.operations import operation_kernel, uniform
 
 BYTES = ("f8E4M3FN", "f8E5M2")
-#: Where operands and results of the products neither over- nor underflow.
+#: Ranges in which operands and results of products neither overflow nor underflow.
 EXPONENTS = {"bf16": (-20, 20), "f16": (4, 7)}
 SAMPLES = 3000
 

@@ -309,7 +309,7 @@ NAN = np.array([[0, 0, 0], [0, np.nan, 0]])
     (Y > 0, T, {}, TypeError, "logits have the type bool"),
     (Y + 0j, T, {}, TypeError, "logits have the type complex128"),
     (Y.astype(ml_dtypes.float8_e5m2), T, {}, TypeError, "logits have the type float8_e5m2"),
-    ([[0.0], [0.0, 1.0]], T, {}, TypeError, "logits: a list that is no array"),
+    ([[0.0], [0.0, 1.0]], T, {}, TypeError, "logits: a list that is not an array"),
     (Y + 1e308, T, {}, ValueError, "leave float64; pass smaller logits"),
     (np.float64(3), 0, {}, ValueError, r"logits have shape \(\); pass \(v,\), \(b, v\)"),
     (Y[None, None], T, {}, ValueError, r"logits have shape \(1, 1, 2, 5\)"),

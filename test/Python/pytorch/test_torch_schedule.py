@@ -106,7 +106,7 @@ def test_raises_the_precision():
     ({0: "E8M3", -1: None}, "steps of a schedule are integers from 0 on, got -1"),
     ({0: "E8M3", 2.5: None}, "steps of a schedule are integers from 0 on, got 2.5"),
     ({0: "E8M3", 6000: "E9M3"}, "there is no float 'E9M3'"),
-    ({0: {"nothing": "E8M3"}}, "format has 'nothing', which is no linear layer")])
+    ({0: {"nothing": "E8M3"}}, "format has 'nothing', which is not a linear layer")])
 def test_refuses_before_anything_runs(values, message):
     model = net()
     with pytest.raises(ValueError, match=message):

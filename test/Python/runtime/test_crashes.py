@@ -117,7 +117,7 @@ def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
     # Three files that are opened, written and renamed, and the mark.
     assert count >= 12 and seen == ({"refused"} if is_new else {"refused", 0})
     assert contents(output) == allowed[1]
-    # The files that a killed process left are no obstacle.
+    # The files that a killed process left are not an obstacle.
     restore(output, start)
     (output / ".tandem-incomplete").touch()
     assert read(output)[0]
@@ -180,7 +180,7 @@ def test_packages_of_translate(crash_library, tmp_path):
 
     def check():
         if output.exists():
-            with pytest.raises(ValueError, match="is (no package|cut short)"):
+            with pytest.raises(ValueError, match="is (not a package|cut short)"):
                 tandem.load(output)
 
     source = Path(__file__).parents[3] / "lib/Graphs/sgd.mlir"

@@ -23,7 +23,7 @@ from support.build_example import build_example
 from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Where the runtime was built, beside the package that is tested.
+#: The directory in which the runtime was built, next to the package that is tested.
 RUNTIME = Path(tandem.__file__).parents[2] / "runtime"
 ISAS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: One that this machine runs.
@@ -232,7 +232,7 @@ def test_files_that_are_no_packages_are_refused(tmp_path):
     rng = np.random.default_rng(4)
     for size in [*range(70), *rng.integers(70, len(whole), 200).tolist()]:
         path.write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=f"package '{path}': is (no package|cut short)"):
+        with pytest.raises(ValueError, match=f"package '{path}': is (not a package|cut short)"):
             tandem.load(path)
     for place in rng.integers(0, len(whole), 500).tolist():
         changed = bytearray(whole)
@@ -315,7 +315,7 @@ def test_a_program_in_c_reports_what_it_cannot_read(update, tmp_path):
     result = subprocess.run([update, __file__, "1", tmp_path / "weights.bin"],
                             capture_output=True, text=True)
     assert result.returncode == 1
-    assert "is no package of Tandem" in result.stderr
+    assert "is not a package of Tandem" in result.stderr
 
 
 @pytest.mark.parametrize("kernels", ([1], "abc", {"a": None}))

@@ -103,7 +103,7 @@ def test_gradients_are_those_of_autograd():
 
 @pytest.mark.parametrize(("arguments", "status", "message"), (
     ((), 2, "usage: train PACKAGE FIRST LAST STATE [TARGET]"),
-    ((__file__, 1, 2, "state.bin"), 1, "is no package of Tandem"),
+    ((__file__, 1, 2, "state.bin"), 1, "is not a package of Tandem"),
     (("PACKAGE", 2, 3, "none.bin"), 1, "cannot read the state in 'none.bin'"),
     (("PACKAGE", 1, 1, "no-folder/state.bin"), 1, "cannot write 'no-folder/state.bin'"),
     (("PACKAGE", 1, 1, "state.bin", "sm_90"), 1, "sm_90")))

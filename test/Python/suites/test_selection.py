@@ -22,10 +22,12 @@ from support.covering import (CHOICES, SLOW, TOO_SLOW, Item, affordable_of_all, 
                               values_of_slow)
 
 ROOT = Path(__file__).parents[3]
+sys.path.append(str(ROOT / "scripts"))
+import record_durations  # noqa: E402
 
 
 def cube(function, *sizes, seconds=lambda *place: 0.0, **thinning):
-    """Items of all combinations of parameters a, b, c... of so many values."""
+    """Items of all combinations of parameters a, b, c... with the given numbers of values."""
     return [Item(f"{function}{list(place)}", function, dict(zip("abcdef", place)),
                  seconds(*place), **thinning)
             for place in product(*map(range, sizes))]
@@ -203,3 +205,24 @@ def test_hashes_do_not_matter(tmp_path):
     listed = {run_pytest(tmp_path, "--quick", "--collect-only", seed=seed).split("\n\n")[0]
               for seed in "123"}
     assert len(listed) == 1
+
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="test.test_a" name="test_slow[1]" time="2.04"/>
+<testcase classname="test.test_a" name="test_fast" time="0.1"/>
+<testcase classname="test.test_a" name="test_bad" time="9"><failure/></testcase>
+<testcase classname="test.test_a" name="test_left_out" time="9"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_durations_are_those_of_tests_that_passed(tmp_path):
+    """Tests that are in no report keep their times while their functions exist."""
+    (tmp_path / "report.xml").write_text(REPORT)
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/test_a.py").write_text("def test_slow(x): ...\ndef test_bad(): ...\n")
+    known = {f"test/test_{name}": 3.0 for name in (
+        "a.py::test_slow[1]", "a.py::test_slow[2]", "a.py::test_bad", "a.py::test_gone",
+        "b.py::test_slow")}
+    found = record_durations.slow_tests([tmp_path / "report.xml"], known, tmp_path)
+    assert found == {"test/test_a.py::test_bad": 3.0, "test/test_a.py::test_slow[1]": 2.0,
+                     "test/test_a.py::test_slow[2]": 3.0}

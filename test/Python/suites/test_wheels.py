@@ -118,7 +118,7 @@ def test_a_wheel_without_compiler_is_the_runtime(tmp_path):
 
 
 def test_other_wheels_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="six-1.0-py3-none-any.whl is no wheel of tandem-mlir"):
+    with pytest.raises(ValueError, match="six-1.0-py3-none-any.whl is not a wheel of tandem-mlir"):
         split_wheel.split(tmp_path / "six-1.0-py3-none-any.whl", tmp_path)
 
 

@@ -255,7 +255,7 @@ def refusals():
 
 
 def reasons():
-    """Why weights are gathered wide, by case, and whether the model runs so."""
+    """Returns why weights are gathered wide, by case, and whether the model runs so."""
     tied = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), tnn.Linear(WIDTH, WIDTH, **FP8))
     tied[1].weight = tied[0].weight
     columns = torch.nn.Sequential(tnn.Linear(WIDTH, HIDDEN, **FP8))

@@ -112,7 +112,7 @@ def values_of_slow(items):
 
 
 def combinations_in(item):
-    """The combinations of so many values as an ordinary run combines in every way."""
+    """Returns the combinations of values that an ordinary run takes."""
     values = sorted(item.values.items())
     return combinations(values, min(item.strength, len(values)))
 

@@ -7,7 +7,7 @@
 # scales with a history.
 #
 #===----------------------------------------------------------------------===#
-"""Strategies in which the scale of a gradient is made of those before it."""
+"""Strategies in which the scale of a gradient is made from those before it."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ def takes_scaled_gradients(strategy):
 
 
 def with_delayed_gradients(folder, strategy="fp8-lm-delayed"):
-    """Writes a strategy whose scales of gradients are made of those before; returns its name."""
+    """Writes a strategy whose scales of gradients are made from those before; returns its name."""
     (path,) = [file for file in (STRATEGY_PATH / f"{strategy}.mlir",
                                  _BUILT_IN / f"{strategy}.mlir") if file.exists()]
     text, count = re.subn("assign grad = .*", _GRAD, path.read_text())

@@ -45,7 +45,7 @@ class Link:
 
 
 class Chains:
-    """Which values are updates of a role: the shortest way back decides."""
+    """Finds the values that are updates of a role: the shortest way back decides."""
 
     def __init__(self, graph):
         self.links, self.complete = {}, set()

@@ -121,7 +121,7 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
 
 
 def outcome(make, strategy, **options):
-    """Parts with other bits than one process has, or the error."""
+    """Parts with bits that one process does not have, or the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -639,7 +639,7 @@ SHAPES = [(17,), (1,), (512,), (40, 33), (64, 48), (64, 9), (6, 5, 3, 3), (1, 7)
 
 
 def _planes_that_differ(state, reference):
-    """The names of planes with other bits than one process has, another shape of the whole, or
+    """The names of planes with bits that one process does not have, another shape of the whole, or
     pieces that torch would cut elsewhere."""
     found = []
     for name, want in reference.items():

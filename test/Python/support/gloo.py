@@ -19,12 +19,12 @@ import traceback
 from pathlib import Path
 
 
-#: Where the support modules are; examples have modules of the same names as the tests.
+#: The directory of the support modules; examples have modules of the same names as the tests.
 TESTS = str(Path(__file__).resolve().parents[1])
 
 
 def start_ranks(script, ranks, *arguments, timeout=240):
-    """Runs a program on so many ranks, each given its rank and the arguments, and waits."""
+    """Runs a program on a number of ranks, each given its rank and the arguments, and waits."""
     # Threads of PyTorch's that still hold objects of Python's may end a process whose
     # interpreter is ending; what ranks have found is written by then.
     start = (f"import os, runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; "
@@ -43,8 +43,8 @@ def start_ranks(script, ranks, *arguments, timeout=240):
 
 
 def run_ranks(module, names, ranks, folder, timeout=240):
-    """Calls functions, of no argument, of a module in this folder, one after the other on so
-    many ranks. For each name a list of what the ranks returned, which JSON can hold."""
+    """Calls functions, of no argument, of a module in this folder, one after the other on the
+    ranks. For each name a list of what the ranks returned, which JSON can hold."""
     start_ranks(__file__, ranks, ranks, module, ",".join(names), folder, timeout=timeout)
     results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [result[name] for result in results] for name in names}

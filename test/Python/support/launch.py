@@ -17,7 +17,7 @@ from model.metrics import tree_sum
 import numpy as np
 
 from tandem import _tandem
-from tandem._kernel import Granularity
+from tandem._plane import Granularity
 
 #: Suffixes of functions, and the totals that kernels may read past the last one.
 CONSTANTS = _tandem.launch_constants
@@ -166,7 +166,7 @@ def own_range(chunks, index):
 
 
 def part_addresses(kernel, tensor, index, tiles, regions):
-    """Where the parts of a matrix's reductions are."""
+    """Returns the places of the parts of a matrix's reductions."""
     counts = tiles.counts(tensor)
     for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)

@@ -80,7 +80,7 @@ _ANY = {
 _NARROW = {"from_f32": "mcf.from_float %w : f32 -> {t}"}
 _MIXED = {"narrow": "mcf.convert %wide : {u} -> {t}"}
 _WIDE = {"widen": "mcf.convert %x : {t} -> {u}"}
-#: Those whose result is no expansion.
+#: Those whose result is not an expansion.
 _OTHER = ("compare", "to_f32", "to_f64")
 PREDICATES = ("eq", "lt", "le", "gt", "ge")
 

@@ -361,7 +361,7 @@ def train(cell):
         reference.step(step)
         own, want = weights_of(model), weights_of(reference.model)
         if not torch.equal(own.view(torch.int16), want.view(torch.int16)):
-            return f"after step {step} other weights than the reference's"
+            return f"after step {step} weights differ from the reference's"
     return None
 
 

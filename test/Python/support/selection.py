@@ -21,7 +21,7 @@ DURATIONS = Path(__file__).parents[1] / "Inputs/durations.json"
 #: The number of a function's seeds that a quick run takes.
 SEEDS = 10
 MARKER = ("thinned(strength, times=1): an ordinary run takes items with every combination "
-          "of so many parameters' values, so many times; --whole takes all")
+          "of the values of `strength` parameters `times` times; --whole takes all")
 
 
 def pytest_addoption(parser):

@@ -32,7 +32,7 @@ from support.gloo import start_ranks
 from tandem.torch import distributed as ttd
 
 INPUTS, ODD, OUTPUTS = 20, 37, 24
-#: The features that tensor parallelism divides: few, and so many that matrices of them have more
+#: The features that tensor parallelism divides: few, and enough for matrices of them to have more
 #: elements than ranks gather.
 FEATURES = {"small": 24, "large": 24 * 512}
 
@@ -227,7 +227,7 @@ def pairs_in(item):
 
 
 def run_cells(cells, ranks, folder, timeout=1500):
-    """The outcomes of cells on each of so many ranks."""
+    """Returns the outcomes of cells on each of the ranks."""
     folder = Path(folder)
     (folder / "cells.json").write_text(json.dumps(cells))
     start_ranks(__file__, ranks, ranks, folder, timeout=timeout)

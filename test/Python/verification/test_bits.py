@@ -26,7 +26,7 @@ from bits_kernels import Case  # noqa: E402
 
 PARTS = {part: (record, make) for record, parts in bits.RECORDS.items()
          for part, make in parts.items()}
-#: One in so many cases of the sample is compared for code, which takes longest to make.
+#: The number of the sample's cases of which one is compared for code, which takes longest to make.
 STRIDES = {"ptx": 2, "objects": 4}
 
 #===------------------------------------------------------------------------===#

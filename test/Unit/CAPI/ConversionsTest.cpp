@@ -277,7 +277,7 @@ TEST(ConversionsTest, CompilesForChips) {
 TEST(ConversionsTest, RefusesWhatIsNoStorage) {
   const char *f32 = "#tandem.float<f32>";
   EXPECT_EQ(Conversion("1 : i32", f32).error,
-            "cannot read storage '1 : i32': it is no storage; storages are "
+            "cannot read storage '1 : i32': it is not a storage; storages are "
             "attributes such as #tandem.float<bf16>, got 1 : i32");
   EXPECT_EQ(Conversion(f32, nullptr).error,
             "cannot read storage '': expected attribute value");

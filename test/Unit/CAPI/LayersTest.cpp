@@ -320,7 +320,7 @@ TEST(LayersTest, RefuseWhatDoesNotFit) {
   options.numStored = 0;
   options.elements = "f33";
   EXPECT_EQ(Layer(options).error,
-            "'f33' is no float format; formats are f32, bf16, f16, f8E4M3FN "
+            "'f33' is not a float format; formats are f32, bf16, f16, f8E4M3FN "
             "and f8E5M2");
   options.elements = nullptr;
   options.target = "sm_1";

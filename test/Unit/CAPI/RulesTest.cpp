@@ -97,10 +97,14 @@ TEST(RulesTest, MustBeSound) {
   EXPECT_EQ(Compiled({param}, "f32 f32", "").error,
             "there are rules, but the strategy that they make has no name; "
             "give it one");
-  for (const char *compute : {"", "f32", "bf16 f32", "component", "f32 x"})
+  std::string deep = "f32 ";
+  for (int i = 0; i < 100000; ++i)
+    deep += "tuple<";
+  for (const char *compute :
+       {"", "f32", "bf16 f32", "component", "f32 x", deep.c_str()})
     EXPECT_EQ(Compiled({param}, compute).error,
               "'" + std::string(compute) +
-                  "' is no compute policy; policies are 'f32 f32' and "
+                  "' is not a compute policy; policies are 'f32 f32' and "
                   "'component' with bf16, f16 or f32");
   EXPECT_EQ(Compiled({param}, "component f8E5M2").error,
             "a component policy rounds to bf16, f16 or f32, got 'f8E5M2'");

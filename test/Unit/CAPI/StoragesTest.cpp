@@ -197,14 +197,20 @@ static std::string getError(TandemStorage *storage) {
 
 TEST(StoragesTest, RefusesWhatIsNone) {
   EXPECT_EQ(getError(tandemStorageParse("bf16")),
-            "cannot read storage 'bf16': it is no storage; storages are "
+            "cannot read storage 'bf16': it is not a storage; storages are "
             "attributes such as #tandem.float<bf16>, got bf16");
   EXPECT_EQ(getError(tandemStorageParse(nullptr)),
             "cannot read storage '': expected attribute value");
-  std::string noFormat = "' is no float format; formats are f32, bf16, f16, "
+  std::string noFormat = "' is not a float format; formats are f32, bf16, f16, "
                          "f8E4M3FN and f8E5M2";
   EXPECT_EQ(getError(tandemStorageCreateFloats("i8")), "'i8" + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats(nullptr)), "'" + noFormat);
+  // MLIR's parser would call itself for each of the brackets.
+  std::string deep;
+  for (int i = 0; i < 100000; ++i)
+    deep += "tuple<";
+  EXPECT_EQ(getError(tandemStorageCreateFloats(deep.c_str())),
+            "'" + deep + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats("f64")),
             "a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got 'f64'");
   EXPECT_EQ(getError(tandemStorageCreateWorking("f32", "#tandem.remainder")),

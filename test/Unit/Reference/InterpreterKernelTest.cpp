@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tests of the reference interpreter on functions and
-// kernels, and its agreement with itself on a graph and the kernels made of it.
+// kernels, and its agreement with itself on a graph and the kernels made from
+// it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -289,7 +290,7 @@ tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
 }
 
 //===----------------------------------------------------------------------===//
-// A graph and the kernels made of it
+// A graph and the kernels made from it
 //===----------------------------------------------------------------------===//
 
 /// The stages of lowering after which a kernel runs.

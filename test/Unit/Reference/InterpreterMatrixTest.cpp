@@ -405,7 +405,7 @@ TEST_F(InterpreterMatrix, KernelsAreForLater) {
   MachineState state = small();
   std::string message = runKernel(R"mlir(
 !f32 = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
-tandem.kernel @k compute(<f32, f32>) matrix
+tandem.kernel @k compute(<f32, f32>)
     tensors [#tandem.role<param "w">] scalars [] prologue {
   tandem.yield
 } body {

@@ -8,7 +8,7 @@
 //
 // This file implements tests of the reference interpreter on codes, scales,
 // residuals and reductions over groups, and its agreement with itself on graphs
-// that use them and the kernels made of these.
+// that use them and the kernels made from these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -184,13 +184,13 @@ TEST_F(InterpreterScaled, CodesByBits) {
   EXPECT_EQ(encode("#scaled.softsign<stochastic>", 0xBF000000, 0x5555), 0xABu);
   EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0), 139u);
   EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0xFFFF), 140u);
-  // 0.997, half way from -0.993 to 1 above zero and beyond the last one below.
+  // 0.997, halfway from -0.993 to 1 above zero and beyond the last one below.
   EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x7F00),
             254u);
   EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x8100),
             255u);
   EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0xBF7F1A00, 0), 0u);
-  // 1.0625, half way from 1 to 1.125.
+  // 1.0625, halfway from 1 to 1.125.
   EXPECT_EQ(encode("#scaled.minifloat<exponent = 4, mantissa = 3, rounding = "
                    "dither>",
                    0x3F880000, 0x8000),
@@ -257,7 +257,7 @@ TEST_F(InterpreterScaled, MinifloatCodes) {
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
 }
 
-/// 1.25 lies half way between 1 and 1.5.
+/// 1.25 lies halfway between 1 and 1.5.
 TEST_F(InterpreterScaled, StochasticCodes) {
   for (uint64_t random : {0, 0x7FFF, 0x8000, 0xFFFF}) {
     auto results =
@@ -406,7 +406,7 @@ TEST_F(InterpreterScaled, Mistakes) {
 }
 
 //===----------------------------------------------------------------------===//
-// Graphs and the kernels made of them
+// Graphs and the kernels made from them
 //===----------------------------------------------------------------------===//
 
 constexpr const char *kStrategies[] = {

@@ -178,7 +178,7 @@ TEST_F(InterpreterStep, MasterWeights) {
   EXPECT_EQ(get(written, "param.master"), Elements{0x3FFFE000}); // 2 - 2^-10
 }
 
-/// 1 + 2^-8 is half way between two bf16; the random bits of each element
+/// 1 + 2^-8 is halfway between two bf16; the random bits of each element
 /// decide.
 TEST_F(InterpreterStep, StochasticRounding) {
   MachineState state;
@@ -520,7 +520,7 @@ TEST_F(InterpreterRefusals, Graphs) {
          plain, f32, "'math.exp' is none of them");
   expect(R"(  %h = arith.truncf %p : tensor<?xf32> to tensor<?xbf16>
   %new = arith.extf %h : tensor<?xbf16> to tensor<?xf32>)",
-         plain, f32, "is no operation on the real numbers");
+         plain, f32, "is not an operation on the real numbers");
 }
 
 /// A step belongs to the first state it leads to; the second one has no update

@@ -48,6 +48,38 @@ TEST(ParseModuleTest, Nesting) {
   EXPECT_FALSE(findMalformedText(flat));
 }
 
+TEST(ParseModuleTest, LongAffineExpressions) {
+  auto repeat = [](unsigned count, const std::string &text) {
+    std::string all;
+    for (unsigned i = 0; i < count; ++i)
+      all += text;
+    return all;
+  };
+  for (std::string keyword : {"affine_map<(i) -> (", "affine_set<(i) : ("})
+    for (std::string term : {"-", "- ", "i + ", "i - "}) {
+      EXPECT_FALSE(findMalformedText(keyword + repeat(1024, term) + "i)>"));
+      std::optional<MalformedText> malformed = findMalformedText(
+          "#a = " + keyword + repeat(1025, term) + "i >= 0)>");
+      ASSERT_TRUE(malformed) << keyword << term;
+      EXPECT_EQ(malformed->expected, "no more than 1024 additions and signs in "
+                                     "an affine map or set");
+    }
+  // The signs of each map are counted apart, and what follows it does not
+  // count.
+  EXPECT_FALSE(findMalformedText(
+      repeat(1000, "#m = affine_map<(i) -> (i - 1 + 2)>\n") +
+      "#s = affine_set<(i) : (i >= 0, i <= 1)>\n" + repeat(2000, "-1.0 ")));
+}
+
+TEST(ParseModuleTest, EscapedQuotationMarks) {
+  std::string deep(300, '[');
+  EXPECT_FALSE(findMalformedText("a = \"x\\\"" + deep));
+  EXPECT_FALSE(findMalformedText("a = \"x\\\\\\\"" + deep));
+  // A backslash that is escaped itself escapes no quotation mark.
+  EXPECT_TRUE(findMalformedText("a = \"x\\\\\"" + deep));
+  EXPECT_FALSE(findMalformedText("a = \"x\\\\\" // " + deep));
+}
+
 TEST(ParseModuleTest, Iterators) {
   for (const char *list : {"[]", "[\"x\"]", "[ \"\" , \"parallel\"\n]"})
     EXPECT_FALSE(find("generic {iterator_types = " + std::string(list)))

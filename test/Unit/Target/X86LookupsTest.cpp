@@ -117,7 +117,7 @@ static std::string writePermutation() {
   return text;
 }
 
-/// The entries that all bytes select, by a function of so many lanes.
+/// Returns the entries that all bytes select, by a function of that many lanes.
 static std::vector<float> lookUpAll(unsigned lanes, unsigned row) {
   Compiled compiled =
       select(writeLookup(lanes, 8) + writePermutation(), "+avx512vbmi");

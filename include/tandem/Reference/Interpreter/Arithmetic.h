@@ -74,7 +74,7 @@ SoftFloat sumTree(std::vector<SoftFloat> level);
 /// The sum in a wide format, from the smallest component up.
 SoftFloat sumComponents(ComponentsRef components, Format wide);
 
-/// Whether the trailing component has another format than the leading one.
+/// Whether the trailing component has a different format from the leading one.
 bool isMixed(ComponentsRef components);
 /// A mixed expansion with both components in the leading format; another one
 /// as it is.

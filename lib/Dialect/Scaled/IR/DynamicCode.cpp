@@ -136,8 +136,8 @@ selectDecade(SequenceBuilder &b, Value x,
 // Encoding
 //===----------------------------------------------------------------------===//
 
-/// The largest n whose part begins at or below a magnitude. What is no number
-/// has some n.
+/// The largest n whose part begins at or below a magnitude. What is not a
+/// number has some n.
 static Value findPart(SequenceBuilder &b, Value magnitude, Value bits,
                       const Layout &layout) {
   // 10^(6 - decade), with the decade in low bits that the power leaves free.
@@ -200,7 +200,7 @@ static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
 }
 
 namespace {
-/// Where a decade's numbers end, before the next one's, and how much a level
+/// The end of a decade's numbers, before the next one's, and how much a level
 /// grows after that.
 struct DecadeEnd {
   Value last, slope;

@@ -48,7 +48,7 @@ LogicalResult TandemDialect::verifyRegionArgAttribute(Operation *op,
                                                       NamedAttribute attr) {
   if (attr.getName() != getRoleAttrName())
     return op->emitError() << "'" << attr.getName().getValue()
-                           << "' is no argument attribute of tandem; use '"
+                           << "' is not an argument attribute of tandem; use '"
                            << getRoleAttrName() << "'";
   auto role = dyn_cast<RoleAttr>(attr.getValue());
   if (!role)
@@ -128,7 +128,7 @@ LogicalResult TandemDialect::verifyOperationAttribute(Operation *op,
   if (rule == std::end(rules))
     return op->emitOpError("has '")
            << name
-           << "', which is no operation's attribute of tandem; those are "
+           << "', which is not an operation's attribute of tandem; those are "
            << llvm::join(
                   llvm::map_range(
                       rules, [](const Rule &rule) { return rule.name.str(); }),

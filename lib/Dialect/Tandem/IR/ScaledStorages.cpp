@@ -73,9 +73,10 @@ static LogicalResult
 verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group) {
   if (!group.isTensor())
-    return emitError() << "a transposed copy has its rows' codes under other "
-                          "scales than its columns'; use group = tensor, or "
-                          "leave out transposed = true";
+    return emitError()
+           << "a transposed copy has its rows' codes under "
+              "scales other than its columns'; use group = tensor, or "
+              "leave out transposed = true";
   if (code.getPlanes().size() != 1)
     return emitError() << code << " has " << code.getPlanes().size()
                        << " planes, and a transposed copy is of one; leave out "
@@ -167,7 +168,7 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   return planes;
 }
 
-/// Codes are no value that a framework could read.
+/// Codes are not values that a framework could read.
 std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
   return std::nullopt;
 }

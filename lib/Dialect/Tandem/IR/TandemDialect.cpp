@@ -48,6 +48,13 @@ bool tandem::needsMatrix(StorageAttrInterface storage) {
   });
 }
 
+int64_t tandem::getBlockSize(StorageAttrInterface storage) {
+  for (const Plane &plane : storage.getPlanes())
+    if (plane.group.isBlock())
+      return plane.group.rows;
+  return 0;
+}
+
 bool tandem::hasTranspose(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   return scaled && scaled.getTransposed();

@@ -107,7 +107,7 @@ KeepOutputsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   if (symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getGraphAttr()))
     return success();
   return emitOpError("names ")
-         << getGraphAttr() << ", which is no function of this module";
+         << getGraphAttr() << ", which is not a function of this module";
 }
 
 //===----------------------------------------------------------------------===//
@@ -238,7 +238,7 @@ static LogicalResult verifyHistory(Operation *op, StoredType tensor,
     return success();
   return op->emitOpError("plane ")
          << plane << " of " << tensor
-         << " is no history; use tandem.load_plane and tandem.store_plane";
+         << " is not a history; use tandem.load_plane and tandem.store_plane";
 }
 
 LogicalResult LoadHistoryOp::verify() {
@@ -284,7 +284,7 @@ static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
     return op->emitOpError("sums are over rows, columns, a tensor or the "
                            "model; a block has its max and min");
   auto kernel = op->getParentOfType<ProgramOpInterface>();
-  if (scope == Granularity::block && kernel && !kernel.getBlock())
+  if (scope == Granularity::block && kernel && !kernel.getBlockSize())
     return op->emitOpError("is over a block of a kernel that has none; store "
                            "a tensor in blocks, such as group = 64x64");
   Type element = getElementTypeOrSelf(value);

@@ -31,12 +31,23 @@ unsigned tandem::detail::getNumMetrics(Block &body) {
   return count;
 }
 
-uint64_t tandem::detail::getBlock(Block &body) {
+bool tandem::detail::isMatrix(ArrayAttr tensorRoles, Block &body) {
+  for (auto [role, type] :
+       llvm::zip(tensorRoles.getAsRange<RoleAttr>(), body.getArgumentTypes())) {
+    auto stored = dyn_cast<StoredType>(type);
+    if (role.getPer() != Granularity::element ||
+        (stored && (stored.getLogical().getRank() == 2 ||
+                    needsMatrix(stored.getStorage()))))
+      return true;
+  }
+  return false;
+}
+
+uint64_t tandem::detail::getBlockSize(Block &body) {
   for (Type type : body.getArgumentTypes())
     if (auto stored = dyn_cast<StoredType>(type))
-      for (const Plane &plane : stored.getStorage().getPlanes())
-        if (plane.group.isBlock())
-          return plane.group.rows;
+      if (int64_t size = tandem::getBlockSize(stored.getStorage()))
+        return size;
   return 0;
 }
 
@@ -52,15 +63,15 @@ int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
     return entries == Granularity::row ? Group::all : plane.group.columns;
   if (entries != per)
     return 0;
-  // Rows and blocks that are groups of elements have one entry each; of a
-  // tensor per row or column, so many rows or columns share one.
+  // Rows and blocks that are groups of elements have one entry each; in a
+  // tensor per row or column, a group of rows or columns shares one.
   bool isOfElements = role.getPer() == Granularity::element;
   return isOfElements ? 1 : plane.group.columns;
 }
 
 /// Blocks: (C7) of a kernel.
 static LogicalResult verifyBlocks(ProgramOpInterface op) {
-  int64_t size = op.getBlock();
+  int64_t size = op.getBlockSize();
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
     for (const Plane &plane : op.getTensorType(i).getStorage().getPlanes())
       if (plane.group.isBlock() && plane.group.rows != size)
@@ -88,11 +99,11 @@ static bool hasAxis(Operation &op) {
 /// Rows and columns: (C6) of a kernel.
 static LogicalResult verifyMatrix(ProgramOpInterface op) {
   for (Operation &inner : op.getBodyBlock()) {
-    if (hasAxis(inner) && !op.getMatrix())
-      return inner.emitOpError("has rows and columns in a kernel that knows "
-                               "none; mark the kernel 'matrix'");
-    if (isa<MetricOp, MeasureUpdateOp>(inner) && op.getMatrix())
-      return inner.emitOpError("measures a matrix kernel, which has no "
+    if (hasAxis(inner) && !op.isMatrix())
+      return inner.emitOpError("has rows and columns in a kernel of flat "
+                               "tensors; give a tensor two dimensions");
+    if (isa<MetricOp, MeasureUpdateOp>(inner) && op.isMatrix())
+      return inner.emitOpError("measures a kernel of matrices, which has no "
                                "metrics; compile it without");
   }
   return success();
@@ -134,14 +145,13 @@ static LogicalResult verifyStorage(ProgramOpInterface op, RoleAttr role,
                                       << ", which cannot be computed under the "
                                       << stringifyPolicy(compute.getPolicy())
                                       << " policy of " << compute.getFormat();
-  if (needsMatrix(storage) &&
-      (role.getPer() != Granularity::element || !op.getMatrix()))
+  if (needsMatrix(storage) && role.getPer() != Granularity::element)
     return op->emitOpError("stores ")
            << role.getName() << " as " << storage
            << (hasTranspose(storage)
                    ? ", which has a matrix's transpose"
                    : ", whose scales are those of a matrix's rows or blocks")
-           << "; mark the kernel 'matrix' and the role per element";
+           << "; give it an entry per element";
   if (hasTranspose(storage) && !role.isDestination())
     return op->emitOpError("stores ")
            << stringifyRoleKind(role.getKind()) << " " << role.getName()
@@ -162,10 +172,6 @@ static LogicalResult verifyTensors(ProgramOpInterface op) {
        llvm::enumerate(op.getTensorRoles().getAsRange<RoleAttr>())) {
     if (!role.isTensor())
       return op->emitOpError("tensor role expected, got ") << role;
-    if (role.getPer() != Granularity::element && !op.getMatrix()) // (C6)
-      return op->emitOpError("has ")
-             << role.getName() << " per " << stringifyGranularity(role.getPer())
-             << " but is no matrix kernel";
     auto stored = dyn_cast<StoredType>(body.getArgument(index).getType());
     if (!stored)
       return op->emitOpError("body argument ")
@@ -276,7 +282,6 @@ StepOp LaunchOp::getStep() { return cast<StepOp>((*this)->getParentOp()); }
 ComputeAttr LaunchOp::getCompute() { return getStep().getCompute(); }
 ArrayAttr LaunchOp::getTensorRoles() { return getStep().getTensorRoles(); }
 ArrayAttr LaunchOp::getScalarRoles() { return getStep().getScalarRoles(); }
-bool LaunchOp::getMatrix() { return getStep().getMatrix(); }
 uint64_t LaunchOp::getReductions() { return getStep().getReductions(); }
 Block &LaunchOp::getPrologueBlock() { return getStep().getPrologueBlock(); }
 
@@ -344,9 +349,10 @@ static LogicalResult verifyPer(LaunchOp op) {
            << " does not run per " << stringifyGranularity(op.getPer())
            << "; a main launch runs per element, a reduction per element, row "
               "or column, an epilogue per row, column, block or tensor";
-  if (isWithinMatrix(op.getPer()) && !op.getMatrix())
-    return op.emitOpError("runs per ") << stringifyGranularity(op.getPer())
-                                       << " in a step that is no matrix's";
+  if (isWithinMatrix(op.getPer()) && !op.isMatrix())
+    return op.emitOpError("runs per ")
+           << stringifyGranularity(op.getPer())
+           << " in a step of flat tensors; give a tensor two dimensions";
   return success();
 }
 

@@ -31,7 +31,7 @@ static bool isGradient(KernelOp kernel, Value tensor) {
 }
 
 /// The format of a gradient's elements, or null: other tensors, scales, and
-/// codes that are no floats are not checked.
+/// codes that are not floats are not checked.
 static Type getCheckedFormat(KernelOp kernel, LoadPlaneOp op) {
   Plane plane =
       op.getTensor().getType().getStorage().getPlanes()[op.getPlane()];

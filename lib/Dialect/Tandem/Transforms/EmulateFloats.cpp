@@ -37,7 +37,7 @@ static bool isProductResidual(math::FmaOp op) {
 /// Whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum. Its f32
 /// value is a number of the small format, whichever of a and b is larger: for
 /// |a| >= |b| it is the sum's error; else z lies within a factor of two of b,
-/// and such a difference is exact. Where s or z overflows, e is no number.
+/// and such a difference is exact. Where s or z overflows, e is not a number.
 static bool isSumError(Operation *op) {
   return isa<arith::SubFOp>(op) && matchTransform(op);
 }

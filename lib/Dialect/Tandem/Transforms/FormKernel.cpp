@@ -173,15 +173,29 @@ private:
 };
 } // namespace
 
+/// Returns a stored tensor's type with one dimension: a kernel whose tensors
+/// have two is one of matrices.
+static Type flatten(Type type) {
+  auto stored = cast<StoredType>(type);
+  RankedTensorType logical = stored.getLogical();
+  if (logical.getRank() <= 1)
+    return type;
+  auto flat =
+      RankedTensorType::get({ShapedType::kDynamic}, logical.getElementType());
+  return StoredType::get(type.getContext(), flat, stored.getStorage());
+}
+
 KernelOp KernelFormer::createKernel() {
   OpBuilder builder(function);
+  isMatrix = isMatrixGraph(function);
   SmallVector<Attribute> tensorRoles, scalarRoles;
   SmallVector<Type> tensorTypes, scalarTypes;
   for (BlockArgument argument : function.getArguments()) {
     RoleAttr role = getRole(argument);
     if (role.isTensor()) {
       tensorRoles.push_back(role);
-      tensorTypes.push_back(argument.getType());
+      tensorTypes.push_back(isMatrix ? argument.getType()
+                                     : flatten(argument.getType()));
       continue;
     }
     scalarRoles.push_back(role);
@@ -194,12 +208,6 @@ KernelOp KernelFormer::createKernel() {
       builder, loc, function.getSymName(),
       function->getAttrOfType<ComputeAttr>(TandemDialect::getComputeAttrName()),
       builder.getArrayAttr(tensorRoles), builder.getArrayAttr(scalarRoles));
-  isMatrix = isMatrixGraph(function);
-  // Scales of rows and blocks are those of a matrix, even if the graph has
-  // none.
-  op.setMatrix(isMatrix || llvm::any_of(tensorTypes, [](Type type) {
-                 return needsMatrix(cast<StoredType>(type).getStorage());
-               }));
   auto addBlock = [&](Region &region, ArrayRef<Type> types) {
     region.emplaceBlock().addArguments(
         types, SmallVector<Location>(types.size(), loc));
@@ -207,9 +215,9 @@ KernelOp KernelFormer::createKernel() {
   addBlock(op.getPrologue(), scalarTypes);
   addBlock(op.getBody(), tensorTypes);
   LDBG() << "'" << op.getSymName() << "' becomes a kernel of "
-         << (isMatrix         ? "matrices: the graph has rows and columns"
-             : op.getMatrix() ? "matrices: a storage has rows or blocks"
-                              : "flat tensors");
+         << (isMatrix        ? "matrices: the graph has rows and columns"
+             : op.isMatrix() ? "matrices: a storage has rows or blocks"
+                             : "flat tensors");
   return op;
 }
 
@@ -283,7 +291,8 @@ Value KernelFormer::lookup(Value value, Operation *user) {
   if (isUniform(value))
     return getUniform(value);
   user->emitError("operand of type ")
-      << value.getType() << " is no element-wise value of the graph's tensors";
+      << value.getType()
+      << " is not an element-wise value of the graph's tensors";
   return {};
 }
 
@@ -531,7 +540,7 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
         !isUniform(operand.get()))
       return op->emitError("operand #")
              << operand.getOperandNumber()
-             << " is indexed by another map than its rows and columns; "
+             << " is indexed by a map other than its rows and columns; "
                 "transposed tensors cannot be fused into an element-wise "
                 "kernel";
     Value inner = op.getBlock()->getArgument(operand.getOperandNumber());

@@ -39,13 +39,13 @@ static bool isFloat(Value value) {
 }
 
 namespace {
-/// Walks from a value to what it is computed of.
-class Walk {
+/// Walks from a value to what it is computed from.
+class DefinitionWalk {
 public:
-  Walk(Value target, const Sources &sources, int64_t columns)
+  DefinitionWalk(Value target, const Sources &sources, int64_t columns)
       : target(target), sources(sources), columns(columns) {}
 
-  /// Whether all that it is computed of is there.
+  /// Whether all that it is computed from is there.
   bool visit(Value value) {
     value = resolve(value);
     if (!visited.insert(value).second || isUniform(value))
@@ -90,7 +90,7 @@ std::optional<Recomputation> tandem::findRecomputation(Value value,
                                                        const Sources &sources,
                                                        int64_t columns) {
   value = resolve(value);
-  Walk walk(value, sources, columns);
+  DefinitionWalk walk(value, sources, columns);
   if (!walk.visit(value) || walk.found.sources.empty())
     return std::nullopt;
   return std::move(walk.found);

@@ -62,7 +62,7 @@ namespace {
 struct SimplifyPass : public tandem::impl::SimplifyBase<SimplifyPass> {
   void runOnOperation() override {
     getOperation()->walk(foldSelfComparison);
-    // Not converging is no failure: what is left is correct as it is.
+    // Not converging is not a failure: what is left is correct as it is.
     (void)applyPatternsGreedily(getOperation(), FrozenRewritePatternSet());
     getOperation()->walk(orderFactors);
   }

@@ -278,8 +278,7 @@ public:
       : kernel(kernel), plan(plan), builder(kernel) {
     step = StepOp::create(builder, kernel.getLoc(), kernel.getSymName(),
                           kernel.getCompute(), kernel.getTensorRoles(),
-                          kernel.getScalarRoles(), kernel.getMatrix(),
-                          plan.getReductions().size());
+                          kernel.getScalarRoles(), plan.getReductions().size());
     step->setDiscardableAttrs(kernel->getDiscardableAttrDictionary());
     kernel.getPrologue().cloneInto(&step.getPrologue(), mapping);
     builder.setInsertionPointToStart(&step.getLaunches().emplaceBlock());
@@ -336,7 +335,7 @@ private:
           (variations.of(&op) & ~getAxes(per)))
         return op.emitOpError("differs between the elements of a ")
                << stringifyGranularity(per)
-               << ", but an entry that all of them share is made of it";
+               << ", but an entry that all of them share depends on it";
     return success();
   }
 
@@ -447,7 +446,7 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   LogicalResult split(KernelOp kernel) {
     if (failed(checkCounted(kernel)))
       return failure();
-    if (kernel.getMatrix()) {
+    if (kernel.isMatrix()) {
       countOnce(kernel);
       reduceRowsFirst(kernel);
     }

@@ -36,38 +36,39 @@ ArrayRef<LibraryFile> tandem::getStrategiesFor(ModuleOp module) {
 
 namespace {
 /// A part of the library, and what messages call its entries.
-struct Shelf {
+struct LibrarySection {
   StringRef what;
   ArrayRef<LibraryFile> files;
 };
 } // namespace
 
 /// The text of a strategy that is not the module's own, or a diagnostic.
-static FailureOr<LibraryText> findText(MLIRContext *context, const Shelf &shelf,
+static FailureOr<LibraryText> findText(MLIRContext *context,
+                                       const LibrarySection &section,
                                        StringRef name,
                                        ArrayRef<std::string> directories) {
   auto error = [&]() { return emitError(UnknownLoc::get(context)); };
   if (name.empty())
-    return error() << "no " << shelf.what << " given; built-in ones are "
-                   << listNames(shelf.files);
-  if (auto text = findInLibrary(name, directories, shelf.files)) {
-    LDBG() << shelf.what << " '" << name << "' comes from " << text->file;
+    return error() << "no " << section.what << " given; built-in ones are "
+                   << listNames(section.files);
+  if (auto text = findInLibrary(name, directories, section.files)) {
+    LDBG() << section.what << " '" << name << "' comes from " << text->file;
     return *text;
   }
-  return error() << "unknown " << shelf.what << " '"
+  return error() << "unknown " << section.what << " '"
                  << Named{TDM_MESSAGE_STRATEGY, name} << "'; built-in ones are "
-                 << listNames(shelf.files)
+                 << listNames(section.files)
                  << "; others are files <name>.mlir on the search path, or "
                     "defined in the module";
 }
 
-static FailureOr<StrategyOp> find(ModuleOp module, const Shelf &shelf,
-                                  StringRef name,
+static FailureOr<StrategyOp> find(ModuleOp module,
+                                  const LibrarySection &section, StringRef name,
                                   ArrayRef<std::string> directories) {
   if (auto op = module.lookupSymbol<StrategyOp>(name))
     return op;
   MLIRContext *context = module.getContext();
-  auto text = findText(context, shelf, name, directories);
+  auto text = findText(context, section, name, directories);
   if (failed(text))
     return failure();
   OwningOpRef<ModuleOp> file = parseModule(text->text, context, text->file);
@@ -77,7 +78,7 @@ static FailureOr<StrategyOp> find(ModuleOp module, const Shelf &shelf,
   if (!op)
     return emitError(FileLineColLoc::get(context, text->file, 1, 1),
                      "the file of ")
-           << shelf.what << " '" << Named{TDM_MESSAGE_STRATEGY, name}
+           << section.what << " '" << Named{TDM_MESSAGE_STRATEGY, name}
            << "' does not define tandem.strategy @\"" << name << "\"";
   op->remove();
   SymbolTable(module).insert(op);

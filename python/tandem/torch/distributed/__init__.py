@@ -9,8 +9,8 @@ from tandem.torch.distributed._ranks import Ranks
 from tandem.torch.distributed._reduce_scatter import FP8ReduceScatter
 from tandem.torch.distributed._scaling import AutomaticScaling
 
-#: Where the names are that need a PyTorch with torch.distributed, whose parts take a while to
-#: import.
+#: The modules of the names that need a PyTorch with torch.distributed, which takes a while
+#: to import.
 _MODULES = {
     "FP8ColwiseParallel": "_parallel", "FP8RowwiseParallel": "_parallel",
     "FP8SequenceParallel": "_parallel", "GatheredTensor": "_parallel",

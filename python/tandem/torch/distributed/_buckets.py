@@ -65,13 +65,13 @@ class Bucket:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are; the CPU if there are none."""
+        """The device of the parameters; the CPU if there are none."""
         return self.entries[0].param.device if self.entries else torch.device("cpu")
 
 
 def buckets_of(entries: Sequence[Entry], most: int) -> list[Bucket]:
-    """Buckets of up to so many bytes, or of one parameter, in the order in which backward
-    passes complete them, which begin with the last parameters. There is one at least."""
+    """Returns buckets of at most ``most`` bytes, or of one parameter, in the order in which
+    backward passes complete them, which begin with the last parameters. There is at least one."""
     done, open = [], {}
     for entry in reversed(entries):
         key = entry.storages, entry.param.dtype, entry.param.device

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from tandem._kernel import WHOLE_TENSOR, Plane
+from tandem._plane import WHOLE_TENSOR, Plane
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch import _executor

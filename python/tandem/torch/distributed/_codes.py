@@ -12,9 +12,10 @@ from functools import lru_cache
 import torch
 from torch.nn.functional import pad
 
-from tandem import _kernel, _tandem
+from tandem import _tandem
 from tandem._convert import Executor, compiled, planes_of
-from tandem._kernel import WHOLE_TENSOR, Kernel, RoleKind
+from tandem._kernel import Kernel
+from tandem._plane import WHOLE_TENSOR, RoleKind
 from tandem._storages import described
 from tandem.torch._layout import DTYPES
 from tandem.torch.distributed._ranks import Ranks
@@ -145,7 +146,7 @@ class Adder:
 
     def __init__(self, sources: Sequence[str], target: str, executor: Executor):
         self._executor = executor
-        self._kernel = _kernel.Kernel(
+        self._kernel = Kernel(
             _tandem.compile_sum(sources, target, executor.target), None, executor.target)
 
     def run(self, sizes: Sequence, addresses: Sequence[Sequence[int]], threads: int) -> int:
@@ -204,7 +205,7 @@ class Layout:
         self.scales = [storages.scales_of(*size) for size in sizes]
 
     def bounds(self, count: int) -> list[int]:
-        """The first element of each of so many slices, and the end of the last one.
+        """Returns the first element of each slice, and the end of the last one.
 
         A slice begins where a group does; if there are fewer groups than slices, some are
         empty.

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
@@ -194,8 +193,7 @@ def _run(style: _Style, module: torch.nn.Module, mesh: DeviceMesh,
 
 
 def _label(module: torch.nn.Module) -> str:
-    extra = module.extra_repr().split(", recipe")[0]
-    return f"{type(module).__name__}({extra})"
+    return f"{type(module).__name__}({module.extra_repr()})"
 
 
 def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> torch.Tensor:
@@ -210,8 +208,8 @@ def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> to
                 f"{found[0] if len(found) == 1 else found!r}")
         x = x.to_local()
     if x.dtype not in _DTYPES:
-        raise TypeError(f"the input of {_label(module)} is {x.dtype}; codes are made of bfloat16, "
-                        "float16 and float32: convert it with .to()")
+        raise TypeError(f"the input of {_label(module)} is {x.dtype}; codes are made from "
+                        "bfloat16, float16 and float32: convert it with .to()")
     return x
 
 
@@ -224,8 +222,8 @@ def _dim(placement: Shard, x: torch.Tensor, module: torch.nn.Module) -> int:
     """The dimension that holds the sequence, which is not the last."""
     dim = placement.dim + x.dim() * (placement.dim < 0)
     if not 0 <= dim < x.dim() - 1:
-        raise ValueError(f"{placement!r} is no dimension of the rows of {_label(module)}'s tensor of "
-                         f"{x.dim()} dimensions; a sequence is sharded in one before the last")
+        raise ValueError(f"{placement!r} is not a dimension of the rows of {_label(module)}'s "
+                         f"tensor of {x.dim()} dimensions; a sequence is sharded in one before the last")
     return dim
 
 

@@ -17,7 +17,7 @@ class Ranks:
     Args:
         group: a process group of torch.distributed; None for all processes.
         private: whether a new group of the same processes is created, which all of them do
-            together, so that calls may come from another thread than those of others.
+            together, so that calls may come from a different thread from those of others.
 
     Raises:
         ValueError: this process is not in the group.
@@ -88,7 +88,7 @@ def _twin(group):
 
 
 def is_transport(ranks) -> bool:
-    """Whether something has the methods of :class:`Ranks`, and is no process group."""
+    """Whether something has the methods of :class:`Ranks`, and is not a process group."""
     return hasattr(ranks, "all_to_all") and hasattr(ranks, "max")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from tandem._convert import Executor, Tensor, conversion
-from tandem._kernel import WHOLE_TENSOR
+from tandem._plane import WHOLE_TENSOR
 from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING
@@ -24,10 +24,10 @@ class FP8ReduceScatter:
 
     for each module that ``fully_shard`` was called for; it takes a PyTorch whose
     ``FSDPModule`` has ``set_custom_reduce_scatter``. A rank encodes what each other rank is
-    to have, with one scale for so many neighbours of the flat, padded buffer as the strategy's
-    groups have; they begin with each rank's part. The codes and the scales are exchanged; a rank decodes
-    what it gets, adds it up in f32 in the order of the ranks, divides where FSDP2 wants the
-    mean, and rounds once to the type in which FSDP2 reduces. So for N ranks it sends and
+    to have, with one scale for each group of neighbours in the flat, padded buffer, as long
+    as the strategy's groups; they begin with each rank's part. The codes and the scales are
+    exchanged; a rank decodes what it gets, adds it up in f32 in the order of the ranks,
+    divides where FSDP2 wants the mean, and rounds once to the type in which FSDP2 reduces. So for N ranks it sends and
     receives (N - 1) / N bytes a parameter, and the scales. Shards are not encoded
     again. The all-reduce over replicas of HSDP stays as it is.
 

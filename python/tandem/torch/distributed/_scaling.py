@@ -28,7 +28,7 @@ class AutomaticScaling:
         self.threshold, self.doubling, self.mu = threshold, doubling, float(mu)
 
     def update(self, saturated: int, values: int) -> None:
-        """Follows a step in which so many of so many values saturated."""
+        """Follows a step in which some of the values saturated."""
         halves = saturated > self.threshold * values
         mu = self.mu * (0.5 if halves else 2.0 ** (1 / self.doubling))
         self.mu = min(max(mu, self.LEAST), self.MOST)

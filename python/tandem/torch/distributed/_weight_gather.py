@@ -28,7 +28,7 @@ def exchange_scales(shards: Sequence[torch.Tensor], ranks: Ranks) -> list[torch.
         ranks: those that have the others.
     """
     scales = torch.cat([own_scale(shard, codec(CODE)) for shard in shards])
-    # Scales are no NaN and not negative, so that they have the order of their bits.
+    # Scales are neither NaN nor negative, so that they have the order of their bits.
     ranks.max(scales.view(torch.int32))
     return list(known_scales(scales).split(1))
 
@@ -98,7 +98,7 @@ class Weight:
         self._scale, self._known = scale, self._state()
 
     def current_scale(self) -> torch.Tensor:
-        """The scale of what the ranks have, which they exchange if it is another weight than
+        """The scale of what the ranks have, which they exchange if it is a different weight from
         when the model's forward pass began, as where a part of the model runs by itself."""
         if self._known != self._state():
             self.set_scale(*exchange_scales([self.shard], Ranks(self.group)))
@@ -111,7 +111,7 @@ class Weight:
 
 
 class WeightGather:
-    """Which weights FSDP2 gathers as codes; :func:`fp8_all_gather` makes it.
+    """The weights that FSDP2 gathers as codes; :func:`fp8_all_gather` makes it.
 
     Attributes:
         coded: the names of weights that travel as codes.

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import optim as torch_optim
 
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
@@ -95,7 +95,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
 
     Raises:
         TypeError: ``optimizer_class`` is none of Tandem's, or ``weight_codes`` has something
-            that is no parameter of this optimizer.
+            that is not a parameter of this optimizer.
         ValueError: ranks differ in what they pass; ``overlap_with_ddp``, ``max_norm``, views of a bucket with several dtypes,
             or what the optimizer refuses itself.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from tandem._kernel import Granularity, RoleKind
+from tandem._plane import Granularity, RoleKind
 from tandem.torch._versions import zeroed
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import planes_of, rows_of, storages_of, tensor_of
@@ -44,7 +44,7 @@ class LayerFunction(torch.autograd.Function):
         shape = rows_of(wide[0])
         tensors = planes_of({name: x for (name, _), x in zip(names, inputs, strict=True)})
         shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        # A user may write into an output, which must be no view then.
+        # A user may write into an output, which must not be a view then.
         written = step.allocate(
             shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED),
             {role: shapes[step.per[role]] for role in step.outputs if step.is_plain(role)})

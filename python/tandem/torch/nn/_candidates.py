@@ -30,7 +30,7 @@ _OWN = ("state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_stat
 
 
 class Unfit(Exception):
-    """Why a module stays as it is."""
+    """Raised with the reason why a module stays as it is."""
 
 
 #===----------------------------------------------------------------------===#
@@ -181,7 +181,7 @@ def _check_unsharded(old: torch.nn.Module) -> None:
 
 
 def _check_plain(old: torch.nn.Module) -> None:
-    """Refuses a module that does more than its class says, and parameters that are no plain
+    """Refuses a module that does more than its class says, and parameters that are not plain
     tensors."""
     if "forward" in vars(old):
         raise Unfit("it has a forward of its own")
@@ -204,7 +204,7 @@ def _check_parameter(name: str, p: torch.nn.Parameter) -> None:
 def _check_names(old: torch.nn.Module) -> None:
     """Refuses a norm or linear layer whose weight comes from other tensors."""
     if old._buffers or not {"weight"} <= old._parameters.keys() <= {"weight", "bias"}:
-        raise Unfit("its weight is computed of other tensors, as when it is pruned")
+        raise Unfit("its weight is computed from other tensors, as when it is pruned")
 
 
 #===----------------------------------------------------------------------===#
@@ -253,7 +253,7 @@ def _gated_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
 
 
 def _check_act(name: str, act: torch.nn.Module) -> None:
-    """Refuses what a gated block has besides linear layers if it is no plain activation."""
+    """Refuses what a gated block has besides linear layers if it is not a plain activation."""
     if act._parameters or act._buffers or act._modules:
         raise Unfit(f"its {name}, a {type(act).__name__}, is more than an activation")
     try:
@@ -277,7 +277,7 @@ def _check_part(name: str, part: torch.nn.Module) -> None:
 
 def _norm_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
     if type(old).__module__.startswith("torch.nn."):
-        raise Unfit(f"{type(old).__name__} is no norm that is known here")
+        raise Unfit(f"{type(old).__name__} is not a norm that is known here")
     _only("modules", old._modules, ())
     _only("buffers", old._buffers, ())
     _only("parameters", old._parameters, ("weight", "bias"))
@@ -375,7 +375,7 @@ def _first_alike(module: torch.nn.Module, ways: Mapping[str, Builder],
 
 
 def _signature(module: torch.nn.Module) -> tuple:
-    """Equal for modules that compute the same of their parameters."""
+    """Equal for modules that compute the same from their parameters."""
     own = tuple((name, value if isinstance(value, bool | int | float | str) else id(value))
                 for name, value in sorted(vars(module).items())
                 if name not in ("training", "_parameters", "_buffers", "_modules", *HOOKS)
@@ -392,7 +392,7 @@ def _signature(module: torch.nn.Module) -> tuple:
 
 
 def not_served(module: torch.nn.Module) -> str | None:
-    """Why a module that keeps activations as PyTorch does has no compressed one."""
+    """Returns why a module that keeps activations as PyTorch does has no compressed one."""
     if type(module).__name__ == "Conv1D" and getattr(module, "nf", None):
         return "a Conv1D, whose weight is that of a Linear transposed, has no compressed module"
     if _has_expert_weights(module):
@@ -409,7 +409,7 @@ def _has_expert_weights(module: torch.nn.Module) -> bool:
 
 
 def why_loss_is_left(model: torch.nn.Module) -> str | None:
-    """Why a Hugging Face model's loss, which is a function, is not swapped."""
+    """Returns why a Hugging Face model's loss, which is a function, is not swapped."""
     if not hasattr(type(model), "loss_function"):
         return None
     logits = getattr(model, "get_output_embeddings", lambda: None)()

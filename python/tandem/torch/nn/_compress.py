@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from tandem import _tandem
-from tandem._kernel import directories
+from tandem._arguments import directories
 from tandem._matrix_codes import check_kind
 from tandem.torch.nn import _candidates
 from tandem.torch.nn import _modules as compressed
@@ -72,7 +72,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
-        TypeError: if the recipe is no string.
+        TypeError: if the recipe is not a string.
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}

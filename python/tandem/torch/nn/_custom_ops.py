@@ -8,7 +8,7 @@ import os
 import torch
 from torch.nn import functional
 
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch import _executor
 from tandem.torch._versions import zeroed
 from tandem.torch.nn._layer import HOLDERS, Pass, compiled
@@ -63,7 +63,7 @@ def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
     """A key, and the names of planes: what the forward pass writes, what its backward pass
     needs of them and of the inputs, outputs, and what the backward pass writes.
 
-    Nothing of what is no such function, or cannot be compiled.
+    Nothing of what is not such a function, or cannot be compiled.
     """
     executor = _executor.executor_of(torch.empty(0, device=device))
     try:

@@ -121,7 +121,7 @@ def _why_left(module: torch.nn.Module) -> str:
     if isinstance(module, torch.nn.Linear):
         return f"{type(module).__name__} may compute more than a product"
     if type(module).__name__ == "Conv1D":
-        return "it is no torch.nn.Linear; its weight is transposed"
+        return "it is not a torch.nn.Linear; its weight is transposed"
     return ""
 
 
@@ -279,8 +279,8 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
         ValueError: formats, options and patterns that do not exist, match no layer or come
             after others that match the same layers, formats that would mask nothing, and
             models without linear layers; the model is then as it was.
-        TypeError: weights of a type that no mask has, formats that are no strings, and
-            ``exclude`` that is no list of names.
+        TypeError: weights of a type that no mask has, formats that are not strings, and
+            ``exclude`` that is not a list of names.
     """
     plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
     done = Emulation(left=plan.left)

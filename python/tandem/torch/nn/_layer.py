@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -12,8 +11,10 @@ import torch
 
 from tandem import _layers
 from tandem._convert import Executor
-from tandem._kernel import Kernel, Plan, RoleKind, Rules, compile_rules
+from tandem._kernel import Kernel, Rules, compile_rules
 from tandem._layers import PassPlanes
+from tandem._plan import Plan
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem.torch import _executor
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from tandem._kernel import RoleKind, Rules, compile_rules
+from tandem._kernel import Rules, compile_rules
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem._tandem import Storage
 from tandem.torch.nn._layer import EDGES, Pass
@@ -49,7 +50,7 @@ class Mask(NamedTuple):
 
         Raises:
             ValueError: there is no such format, or floats of that type cannot hold it.
-            TypeError: the format is no string, or the type is not that of a layer's tensors.
+            TypeError: the format is not a string, or the type is not that of a layer's tensors.
         """
         if not isinstance(self.format, str):
             raise TypeError(f"a format is a string such as 'E8M3', got {self.format!r}")

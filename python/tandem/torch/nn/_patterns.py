@@ -40,5 +40,5 @@ def _no_match(pattern: str, model: torch.nn.Module, layers: Sequence[str], what:
     near += [name for name in names
              if difflib.get_close_matches(pattern, [last[name]], 1, 0.6)]
     near = list(dict.fromkeys(near or layers))[:5]
-    return (f"{what} has {pattern!r}, which is no linear layer of the model, nor a module with "
+    return (f"{what} has {pattern!r}, which is not a linear layer of the model, nor a module with "
             f"one; near names are {', '.join(map(repr, near))}")

@@ -37,7 +37,7 @@ class Inputs:
 
 
 class CannotProve(Exception):
-    """Why no comparison of a module's results would be enough."""
+    """Raised with the reason why no comparison of a module's results would be enough."""
 
 
 class NotAlike(Exception):

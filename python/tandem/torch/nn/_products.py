@@ -15,8 +15,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem import _tandem
 from tandem._convert import CPU
-from tandem._kernel import RoleKind
 from tandem._matrix_codes import quantizer, storage_of
+from tandem._plane import RoleKind
 from tandem._storages import described
 from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._layer import EDGES, Pass

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import StoredTensor, executor_of, planes_of, rows_of
 

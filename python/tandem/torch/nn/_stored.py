@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from tandem._convert import Executor
-from tandem._kernel import Granularity, RoleKind
+from tandem._plane import Granularity, RoleKind
 from tandem._storages import described
 from tandem.torch import _executor
 from tandem.torch.nn._layer import Pass, decoder

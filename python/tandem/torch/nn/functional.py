@@ -17,9 +17,9 @@ import torch
 from torch.nn import functional
 
 from tandem._convert import CPU
-from tandem._kernel import RoleKind
 from tandem._layers import check_alike, check_vectors
 from tandem._matrix_codes import check_kind, check_recipe
+from tandem._plane import RoleKind
 from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
 from tandem.torch.nn._layer import Layer, compiled
@@ -174,7 +174,7 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 
 
 def _by(name: str, approximate: str) -> str:
-    """The layer of GELU or of what is made of it, by erf or by tanh."""
+    """The layer of GELU or of what is made from it, by erf or by tanh."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
     return name if approximate == "none" else f"{name}_tanh"

@@ -11,8 +11,10 @@ import torch
 from tandem import _tandem
 from tandem._convert import CPU, Executor, Tensor, conversion
 from tandem._finite_check import FiniteCheck
-from tandem._kernel import Kernel, Plane, Plan, RoleKind, Sharding
+from tandem._kernel import Kernel
 from tandem._param_planes import ParamPlanes
+from tandem._plan import Plan, Sharding
+from tandem._plane import Plane, RoleKind
 from tandem._storages import floats
 from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device

@@ -172,7 +172,7 @@ class KernelBindings:
 
     def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:
-        """Why no binding takes a parameter, and the way out."""
+        """Returns why no binding takes a parameter, and the way out."""
         main = self[Key(strategy)]
         types = main.dtypes
         if param.is_complex():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from tandem._convert import WIDE_PLANE, Stored, kept_roles
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 from tandem.torch._shards import is_dtensor
@@ -367,7 +367,7 @@ def _refuse_dtensors(weights: Sequence[torch.Tensor]) -> None:
 
 
 def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
-    """Refuses what is no state dict of bitsandbytes', or of other parameters."""
+    """Refuses what is not a state dict of bitsandbytes', or of other parameters."""
     if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
         raise TypeError("a state dict of bitsandbytes has 'state' and 'param_groups', got "
                         f"{type(state_dict).__name__}; pass what state_dict() has returned")

@@ -17,7 +17,7 @@ def check_strategy(optimizer: Optimizer, strategy: str) -> None:
     Raises:
         ValueError: the strategy does not exist or does not compile, the optimizer decodes
             weights on demand, or gradients wait in planes.
-        TypeError: the strategy keeps weights of another type than a parameter has or is no
+        TypeError: the strategy keeps weights of a type that a parameter does not have or is not a
             string, or the optimizer is none of :mod:`tandem.torch`.
     """
     if not isinstance(optimizer, Optimizer):

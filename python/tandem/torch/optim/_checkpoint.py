@@ -150,7 +150,7 @@ def _version(state_dict: Mapping) -> int:
 
 
 def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
-    """A state dict of this version, made of one whose codes mean what they do now.
+    """A state dict of this version, made from one whose codes mean what they do now.
 
     Args:
         state_dict: what :func:`recoded` has returned.

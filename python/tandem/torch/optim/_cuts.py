@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tandem._kernel import Granularity, Plane, RoleKind
+from tandem._plane import Granularity, Plane, RoleKind
 from tandem.torch._shards import Shard
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from tandem._convert import Executor
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch import _executor
 from tandem.torch.optim._binding import KernelBinding
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 
 from tandem._convert import CPU
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 from tandem.torch._shards import is_dtensor
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._recommend import AUTO

@@ -50,7 +50,7 @@ def _number_of(text: str) -> float:
                 return float(stripped[:-len(unit)]) * UNITS[unit]
             except ValueError:
                 break
-    raise ValueError(f"memory {text!r} is no number with a unit; write it as '24GiB', with one "
+    raise ValueError(f"memory {text!r} is not a number with a unit; write it as '24GiB', with one "
                      f"of {', '.join(UNITS)}, or pass a number of bytes")
 
 

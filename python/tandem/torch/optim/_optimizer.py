@@ -51,7 +51,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     A parameter has the type of the strategy's visible weight, bfloat16 for most.
     Parameters kept in float32 under such a strategy, as norms often are and all are
     under autocast, have float32 gradients, are updated in f32 arithmetic, and have their
-    states stored as the strategy says. Gradients of another type than the kernel reads
+    states stored as the strategy says. Gradients of a type other than the kernel's
     are rounded to it, to nearest.
 
     ``strategy``, ``min_8bit_size`` and ``maximize`` are options of param groups, as the
@@ -647,7 +647,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict) -> None:
         """Takes over a state, bit for bit, and the groups' scalars.
 
-        A group whose ``min_8bit_size`` is another one than here brings that with it.
+        A group whose ``min_8bit_size`` differs from the optimizer's brings its own along.
 
         Raises:
             ValueError: the state is of another graph, or of other strategies or

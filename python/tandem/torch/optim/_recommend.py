@@ -238,7 +238,7 @@ def _rows() -> object:
 
 
 def _spread(tensor: Described, ranks: int) -> Described:
-    """The tensor as fully_shard would spread it over so many ranks."""
+    """Returns the tensor as fully_shard would spread it over a number of ranks."""
     if tensor.shard is not None:
         raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "
                          "out")
@@ -253,7 +253,7 @@ def on_first_rank(tensor: Described) -> Described:
     """A parameter as the first rank has it, if it is spread: no rank has more of it.
 
     Raises:
-        ValueError: its pieces are no rows.
+        ValueError: its pieces are not rows.
     """
     if (shard := tensor.shard) is None:
         return tensor
@@ -305,7 +305,7 @@ class Search:
 
     def best(self, memory: int, ranks: int,
              betas: tuple[float, float] | None) -> Recommendation:
-        """The recommendation for so many bytes on a rank.
+        """Returns the recommendation for a number of bytes on a rank.
 
         Raises:
             ValueError: the memory is too little.
@@ -449,7 +449,7 @@ class Search:
         return best
 
     def _too_little(self, memory: int, ranks: int) -> str:
-        """Why nothing fits, what is the least, and what else would help."""
+        """Returns why nothing fits, what the least is, and what else would help."""
         least, names = min((self.least(codes) for codes in range(self.codes + 1)),
                            key=lambda one: one[0])
         where = f" on each of {ranks} ranks" if ranks > 1 else ""

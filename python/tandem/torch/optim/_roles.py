@@ -130,15 +130,15 @@ def _pairs(model: object) -> Iterator[tuple[str, object]]:
 
 
 def _refusal(model: object, item: object = None) -> str:
-    """Why something is no model, and what to pass."""
-    what = f"a {type(model).__name__}"
+    """Returns why something is not a model, and what to pass."""
+    what = f"a value of type {type(model).__name__}"
     if isinstance(item, torch.Tensor):
         return (f"{what} of parameters without names does not say which are embeddings; pass "
                 "the model, or model.named_parameters()")
     if hasattr(model, "to_dict") or "config" in type(model).__name__.lower():
         return (f"{what} does not say which parameters there are; make the model without "
                 "memory, with torch.device('meta'): model = ..., and pass that")
-    return (f"{what} is no model; pass a torch.nn.Module (one on the meta device will do), "
+    return (f"{what} is not a model; pass a torch.nn.Module (one on the meta device will do), "
             "model.named_parameters(), or a mapping from names to shapes")
 
 

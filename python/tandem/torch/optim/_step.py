@@ -10,6 +10,7 @@ from operator import is_
 import torch
 
 from tandem import _tandem
+from tandem._messages import renamed
 from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._exchange import Exchange
@@ -410,10 +411,8 @@ class Steps:
     @staticmethod
     def _explain(error: ValueError, groups: list[int], bound_params: list[ParamBinding]) -> str:
         """The runtime's message in terms of param groups and parameters."""
-        names = {"row": lambda row: f"param group {groups[row]}",
-                 "tensor": lambda tensor: bound_params[tensor].label}
-        return "".join(names[kind](index) if kind in names else text
-                       for kind, index, text in getattr(error, "parts", [("text", 0, str(error))]))
+        return renamed(error, {"row": lambda row: f"param group {groups[row]}",
+                               "tensor": lambda tensor: bound_params[tensor].label})
 
     def _finish(self, bindings: list[KernelBinding], skipped: bool,
                 copies: dict[int, torch.Tensor]) -> None:

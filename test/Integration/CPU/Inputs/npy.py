@@ -19,7 +19,7 @@ def encode(kind, text):
     if kind != "bf16":
         return struct.pack("<" + FORMATS[kind][1], value)
     bits = struct.pack("<f", value)
-    assert bits[:2] == b"\0\0", f"{text} is no bf16"
+    assert bits[:2] == b"\0\0", f"{text} is not bf16"
     return bits[2:]
 
 

@@ -34,9 +34,9 @@ REFUSALS = {
     "container": "NotImplementedError: .*got Sequential; name its parts",
     "rows": r"ValueError: dimension 1 of Linear\(in_features.* pad it to a multiple of",
     "uneven": r"ValueError: the input of Linear\(.* has 64 elements on one rank and \d+ on ano",
-    "matrix": r"ValueError: Shard\(dim=1\) is no dimension of the rows",
+    "matrix": r"ValueError: Shard\(dim=1\) is not a dimension of the rows",
     "placement": r"ValueError: .* a DTensor with placements \(Replicate\(\),\).*input_layouts=",
-    "integers": "TypeError: .* is torch.int64; codes are made of bfloat16",
+    "integers": "TypeError: .* is torch.int64; codes are made from bfloat16",
 }
 
 

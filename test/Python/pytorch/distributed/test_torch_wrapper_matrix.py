@@ -35,7 +35,7 @@ def items(ranks):
 
 def chosen(which):
     """The cells of a run: each value once on two ranks, or those of a covering of all pairs that
-    have so many ranks."""
+    have the given number of ranks."""
     if which == "values":
         found = cover(items([2]), lambda item: item.values.items())
     else:

@@ -342,7 +342,7 @@ class GainNorm(torch.nn.Module):
     (GatedNorm, "takes more than one tensor"),
     (BatchOfOneNorm, "does not run on drawn inputs: RuntimeError"),
     (GainNorm, "has parameters that the new module would lack: gain"),
-    (lambda: torch.nn.BatchNorm1d(SIZE), "BatchNorm1d is no norm that is known here")])
+    (lambda: torch.nn.BatchNorm1d(SIZE), "BatchNorm1d is not a norm that is known here")])
 def test_norms_that_compute_something_else_are_left(make, why):
     assert_left(make(), why)
 

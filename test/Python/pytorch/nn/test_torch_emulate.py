@@ -241,10 +241,10 @@ def test_leaves_what_computes_more():
 REFUSED = [
     (("E9M3",), {}, "there is no float 'E9M3'; write ExMy"),
     (("E1M3",), {}, "there is no float 'E1M3'"), (("fp8",), {}, "there is no float 'fp8'"),
-    (("E8M3",), {"exclude": ["head"]}, "exclude has 'head', which is no linear layer of the model, nor a module with one; near "
-     "names are 'lm_head'"),
-    (({"layers.9.*": "E8M3"},), {}, "format has 'layers.9.*', which is no linear"),
-    (("E8M3",), {"backward": {"x": "E8M3"}}, "backward has 'x', which is no linear layer"),
+    (("E8M3",), {"exclude": ["head"]}, "exclude has 'head', which is not a linear layer of the "
+     "model, nor a module with one; near names are 'lm_head'"),
+    (({"layers.9.*": "E8M3"},), {}, "format has 'layers.9.*', which is not a linear"),
+    (("E8M3",), {"backward": {"x": "E8M3"}}, "backward has 'x', which is not a linear layer"),
     (("E8M3",), {"forward": "E8M99"}, "there is no float 'E8M99'"),
     (("E8M3",), {"rounding": "up"}, "rounding is one of toward_zero, nearest, stochastic, got 'up'"),
     (("E8M3",), {"clamp": "left"}, "clamp is one of both, inside, outside, none, got 'left'"),

@@ -321,7 +321,7 @@ def test_one_tensor_is_kept_once():
 
 
 def test_delayed_scaling_remembers():
-    """The scale of a step is made of earlier steps' magnitudes."""
+    """The scale of a step is made from earlier steps' magnitudes."""
     layer = nn.Linear(48, 8, bias=False, recipe="te-delayed")
     x = torch.ones(4, 48)
     for size in (1.0, 64.0):
@@ -536,7 +536,7 @@ def test_what_does_not_fit_is_left():
     assert done.left == {
         "plain": "it has no weight or no bias",
         "wide": "it normalizes more than the last dimension",
-        "other": "GroupNorm is no norm that is known here",
+        "other": "GroupNorm is not a norm that is known here",
         "smooth": "it weighs classes or smooths labels",
         "doubled": "Doubled may compute more than torch.nn.Linear"}
     assert "wide: left alone, it normalizes" in str(done)
@@ -657,7 +657,7 @@ def patched():
 @pytest.mark.parametrize("make, why", [
     (lambda: ShiftedRMSNorm(8), "may compute more than torch.nn.RMSNorm"),
     (Prefixed, "may compute more than torch.nn.CrossEntropyLoss"),
-    (pruned, "computed of other tensors"), (hooked, "has hooks"),
+    (pruned, "computed from other tensors"), (hooked, "has hooks"),
     (patched, "a forward of its own"),
     (lambda: torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8)),
      "may compute more than torch.nn.Linear")])

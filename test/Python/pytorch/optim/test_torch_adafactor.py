@@ -337,7 +337,7 @@ def test_frozen_weights_pass_through():
 
 @pytest.mark.parametrize("strategy", ["fp8-collage-plus", "fp8-lm"])
 def test_decoded_on_demand(strategy):
-    """Rows of 72 are no whole groups; training is the same with weights in memory."""
+    """Rows of 72 are not whole groups; training is the same with weights in memory."""
     torch.manual_seed(0)
     x = torch.randn(8, 40).bfloat16()
     model = torch.nn.Sequential(torch.nn.Linear(40, 72), torch.nn.Tanh(),

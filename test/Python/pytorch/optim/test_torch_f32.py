@@ -95,7 +95,7 @@ def test_small_tensors_have_float32_states(strategy, same, tmp_path):
 
 @every_strategy
 def test_the_weight_is_stored_as_ever(strategy):
-    """States that are no codes as well; codes have none of their planes."""
+    """States that are not codes as well; codes have none of their planes."""
     visible = next(p for p in compiled("adamw", strategy).planes if p.role == "param")
     dtype = {"f32": torch.float32, "f16": torch.float16}.get(visible.type, torch.bfloat16)
     codes, small = (tt.AdamW(parameters([(40,)], dtype), lr=1e-2, eps=1e-3, strategy=strategy,

@@ -216,7 +216,7 @@ def test_a_pattern_without_a_match(pattern, near):
     with pytest.raises(ValueError) as refusal:
         tt.fp8_lm(make(), "O2", lr=1e-3, exclude=["lm_head", pattern])
     start, names = str(refusal.value).split("; near names are ")
-    assert start == (f"exclude has {pattern!r}, which is no linear layer of the model, nor a "
+    assert start == (f"exclude has {pattern!r}, which is not a linear layer of the model, nor a "
                      "module with one")
     assert near in names
 

@@ -111,7 +111,7 @@ def test_roles_of_a_module():
     assert roles["embed.weight"] == "embeddings" and roles["lm_head.weight"] == "head"
     assert roles["position.weight"] == "small tensors"
     assert roles["layers.0.norm.weight"] == roles["layers.1.up.bias"] == "norms and biases"
-    # A layer's own output is no head.
+    # A layer's own output is not a head.
     assert roles["layers.0.up.weight"] == roles["layers.0.output.weight"] == "matrices"
 
 
@@ -157,12 +157,13 @@ class LlamaConfig:
 
 
 @pytest.mark.parametrize(("model", "message"), (
-    (LlamaConfig(), "a LlamaConfig does not say which parameters there are; make the model"),
+    (LlamaConfig(), "of type LlamaConfig does not say which parameters there are; make the model"),
     ({"hidden_size": 64}, "'hidden_size' must have a shape"),
     ({"w": np.ones((2, 2))}, "'w' must have a shape, as (4096, 1024), or a tensor, got an array"),
-    (7, "a int is no model; pass a torch.nn.Module"), ("llama", "a str is no model"),
+    (7, "a value of type int is not a model; pass a torch.nn.Module"),
+    ("llama", "of type str is not a model"),
     ([torch.zeros(4)], "without names does not say which are embeddings; pass the model"),
-    ([("a", "b")], "'a' must have a shape"), (torch.zeros(3), "a Tensor is no model"),
+    ([("a", "b")], "'a' must have a shape"), (torch.zeros(3), "of type Tensor is not a model"),
     ({"w": torch.zeros(64, 64, dtype=torch.float16, requires_grad=True)},
      "'w' is torch.float16, for which no errors were measured")))
 def test_what_is_no_model(model, message):

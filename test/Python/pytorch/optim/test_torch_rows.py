@@ -170,7 +170,7 @@ func.func @sums(%p: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
 
 @pytest.mark.parametrize("strategy", ["nearest8bit", "fp32"])
 def test_sums_add_up_the_sums_of_rows(path, strategy):
-    """A row of 300 elements is no power of two, so that the tree is another one."""
+    """A row of 300 elements is not a power of two, so that its tree differs."""
     (param,) = params = parameters([(6, 300)], torch.float32)
     optimizer = tt.Optimizer(params, SUM, strategy, path=path, min_8bit_size=0)
     param.grad = torch.randn(6, 300, generator=torch.Generator().manual_seed(1))

@@ -8,7 +8,7 @@ import torch
 
 import tandem
 import tandem.torch
-from tandem._kernel import RoleKind
+from tandem._plane import RoleKind
 
 SHAPE = (48, 160)
 

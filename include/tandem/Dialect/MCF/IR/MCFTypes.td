@@ -47,7 +47,7 @@ def MCF_ExpansionType : TypeDef<MCF_Dialect, "Expansion",
     unsigned getLength() const { return getComponents().size(); }
     /// The format all arithmetic rounds to.
     Type getLeading() const { return getComponents().front(); }
-    /// Whether the trailing component has another format than the leading one.
+    /// Whether the trailing component has a different format from the leading one.
     bool isMixed() const { return getComponents().back() != getLeading(); }
     /// The expansion of `length` components of one format.
     static ExpansionType get(Type component, unsigned length);

@@ -30,7 +30,7 @@ namespace tandem::scaled {
 struct CodePlane {
   /// Appended to the name of the tensor: "" or ".lo".
   std::string suffix;
-  /// A float format, or i8 for codes that are no float.
+  /// A float format, or i8 for codes that are not floats.
   Type elementType;
 };
 

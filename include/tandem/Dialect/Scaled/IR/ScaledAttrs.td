@@ -83,7 +83,7 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
     and i32 that holds them; the bits above are 0, and ignored when read.
     With E and M the fields, a number is M * 2^(1 - bias - mantissa) where E = 0,
     else (2^mantissa + M) * 2^(E - bias - mantissa). `bias` is
-    2^(exponent - 1) - 1 unless given. `specials` are the codes that are no
+    2^(exponent - 1) - 1 unless given. `specials` are the codes that are not
     numbers:
 
     - `ieee`: E all ones: infinity where M = 0, else NaN;

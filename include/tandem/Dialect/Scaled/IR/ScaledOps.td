@@ -199,7 +199,7 @@ def Scaled_EncodeFloatOp
     format without one NaN. NaN is canonical.
 
     With `finite`, numbers saturate: where it holds, the largest number takes the
-    place of infinity; x is no NaN there. Where it does not hold, the code is NaN;
+    place of infinity; x is not NaN there. Where it does not hold, the code is NaN;
     in a format with infinities that of x's sign, unless x is NaN.
 
     With `exact`, x is granted to be what `scaled.decode_float` gives.

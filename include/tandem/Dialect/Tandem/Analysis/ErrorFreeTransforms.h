@@ -47,7 +47,8 @@ struct Transform {
 /// The transform whose last operation this is.
 std::optional<Transform> matchTransform(Operation *op);
 
-/// Why a transform gives the error exactly, unless something is not finite.
+/// The reason why a transform gives the error exactly, unless something is not
+/// finite.
 enum class Proof {
   none,
   /// |a| >= |b|.

@@ -43,7 +43,7 @@ public:
   /// Nothing known yet: the lattice's bottom.
   FloatRange() = default;
 
-  /// Any float of the type; any value where it is no float type.
+  /// Any float of the type; any value where it is not a float type.
   static FloatRange all(Type type);
   static FloatRange constant(const llvm::APFloat &value);
   /// The multiples of 2^quantum between two numbers of the type.

@@ -25,8 +25,6 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
       "::mlir::ArrayAttr", "getTensorRoles">,
     InterfaceMethod<"The roles of the prologue's arguments.",
       "::mlir::ArrayAttr", "getScalarRoles">,
-    InterfaceMethod<"Whether the tensors have rows and columns; else they are flat.",
-      "bool", "getMatrix">,
     InterfaceMethod<"The block that computes the uniform values.",
       "::mlir::Block &", "getPrologueBlock">,
     InterfaceMethod<"The block that computes one element, or `width` of them.",
@@ -47,6 +45,10 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
       return ::llvm::cast<::tandem::StoredType>(
           $_op.getBodyBlock().getArgument(tensor).getType());
     }
+    /// Whether the tensors have rows and columns; else they are flat.
+    bool isMatrix() {
+      return ::tandem::detail::isMatrix($_op.getTensorRoles(), $_op.getBodyBlock());
+    }
     /// Position of the tensor's first plane among all planes.
     unsigned getFirstPlane(unsigned tensor) {
       unsigned plane = 0;
@@ -64,8 +66,8 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
     }
     /// The rows, and the columns, of the blocks that storages have entries for; 0
     /// without blocks.
-    uint64_t getBlock() {
-      return ::tandem::detail::getBlock($_op.getBodyBlock());
+    uint64_t getBlockSize() {
+      return ::tandem::detail::getBlockSize($_op.getBodyBlock());
     }
     /// Consecutive elements, rows, columns or blocks, whichever the body runs over,
     /// that share an entry of a tensor's plane: a power of two, Group::all, or 0 if

@@ -48,7 +48,7 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
         "::mlir::Location":$loc, "::mlir::Value":$value,
         "const ::tandem::EncodeInputs &":$inputs)>,
     InterfaceMethod<[{Whether an element was encoded as the largest magnitude there
-      is, an i1 made of what `encode` gave; null for storages without codes.}],
+      is, an i1 made from what `encode` gave; null for storages without codes.}],
       "::mlir::Value", "isSaturated", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::ValueRange":$encoded), [{}], [{ return {}; }]>,
     InterfaceMethod<"The f64 numbers whose sum is the stored value, from plane values.",

@@ -77,7 +77,7 @@ struct Plane {
   Type elementType;
   /// Whether decoding reads it.
   bool isRead = true;
-  /// The elements that share an entry; of a tensor per row or column, so many
+  /// The elements that share an entry; in a tensor per row or column, the
   /// rows or columns.
   Group group;
   /// Whether kernels load it as bits, which the storage takes apart itself.
@@ -94,7 +94,7 @@ struct Plane {
   bool isTransposed = false;
 };
 
-/// Planes whose sum is a stored value: so many of one float format.
+/// A number of planes of one float format whose sum is a stored value.
 struct PlaneSum {
   Type format;
   unsigned count;
@@ -118,7 +118,7 @@ struct EncodeInputs {
 struct UniformFactor {
   /// The factor as an f32 value.
   std::function<Value()> scalar;
-  /// The factor as an expansion of so many components, split from f64.
+  /// Returns the factor as an expansion of `length` components, split from f64.
   std::function<Value(unsigned length)> split;
 };
 } // namespace tandem
@@ -135,7 +135,8 @@ struct UniformFactor {
 namespace tandem::detail {
 /// The implementations of ProgramOpInterface's methods.
 unsigned getNumMetrics(Block &body);
-uint64_t getBlock(Block &body);
+bool isMatrix(ArrayAttr tensorRoles, Block &body);
+uint64_t getBlockSize(Block &body);
 int64_t getElementsPerEntry(RoleAttr role, const Plane &plane, Granularity per);
 } // namespace tandem::detail
 
@@ -165,6 +166,10 @@ RoleAttr getRole(BlockArgument argument);
 /// Whether a plane has an entry for each row or block of a matrix, or holds its
 /// transpose.
 bool needsMatrix(StorageAttrInterface storage);
+
+/// The rows, and the columns, of the blocks that a storage has entries for; 0
+/// if it has none.
+int64_t getBlockSize(StorageAttrInterface storage);
 
 /// Whether a storage has a transposed copy.
 bool hasTranspose(StorageAttrInterface storage);

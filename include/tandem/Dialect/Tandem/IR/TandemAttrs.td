@@ -129,7 +129,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
       return isUpdated() && plane.isWritten;
     }
     /// Returns the units that a plane of the tensor has entries for: elements, rows or
-    /// columns (or so many rows or columns each), groups or blocks of elements, or the
+    /// columns (or several rows or columns each), groups or blocks of elements, or the
     /// tensor.
     Granularity getGranularity(const Plane &plane) const;
   }];
@@ -233,7 +233,7 @@ def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
   let summary = "an f32 master copy and a rounded visible copy";
   let description = [{
     Kernels write both; the visible value is fl(master) (Micikevicius et al. 2018;
-    Collage's option D). Where the visible copy is another number than fl(master),
+    Collage's option D). Where the visible copy differs from fl(master),
     code outside of the kernel has written it since the last step, and the copy is the
     value; elsewhere the master is.
 
@@ -291,9 +291,9 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
      "withoutHistory"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
-    A `group` of elements shares a scale: so many consecutive ones of the unsharded
+    A `group` of elements shares a scale: a number of consecutive ones in the unsharded
     row-major tensor (the last group may be shorter), all of the `tensor`, those of
-    each `row`, or a block of so many rows and columns, `128x128` (the last blocks may be
+    each `row`, or a block of rows and columns, such as `128x128` (the last blocks may be
     smaller). Rows and blocks are those of a matrix, in whose rows groups begin
     anew. A store makes the scale from
     the largest finite magnitude that it stores in the group, rounded to the
@@ -389,7 +389,7 @@ def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
   let summary = "codes, and a visible copy of what they decode to";
   let description = [{
     The planes of `codes`, and before them `.working`: the rounded value, for a
-    framework that computes with it. Where the copy is another number than what the
+    framework that computes with it. Where the copy differs from what the
     codes decode to, rounded, code outside of the kernel has written it since the last
     step, and the copy is the value; elsewhere the codes are. So a step takes what was
     loaded, clamped or averaged in the copy, and codes keep what the copy has no bits for.

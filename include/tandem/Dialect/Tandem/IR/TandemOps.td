@@ -318,8 +318,8 @@ def Tandem_LoadPlaneOp : Tandem_PlaneOp<"load_plane", [MemoryEffects<[MemRead]>]
   let summary = "this element of one plane";
   let description = [{
     Constraints: (C1) the plane exists; (C2) the result is the plane's element
-    type, an integer of its width, or a vector of either; (C4) the plane is no
-    history and (C5) no transposed copy.
+    type, an integer of its width, or a vector of either; (C4) the plane is
+    neither a history nor (C5) a transposed copy.
 
     Example:
 
@@ -337,7 +337,7 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let description = [{
     Constraints: (C1) the plane exists; (C2) the value is the plane's element
     type, an integer of its width, or a vector of either; (C3) the tensor is a
-    param, a state, an output or saved; (C4) the plane is no history. In a transposed
+    param, a state, an output or saved; (C4) the plane is not a history. In a transposed
     copy of a matrix, the element at (row, column) is entry column * rows + row.
 
     Example:
@@ -461,7 +461,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     +0; `-tandem-split-phases` makes integers of the latter. A sum is a balanced binary
     tree over the index, neighbours first, filled up to a power of two with
     -0.0, every addition rounded to f32; over the model, such a tree over the
-    tensors' sums. In a `matrix` kernel a value with `per row` or `per column` counts once
+    tensors' sums. In a kernel of matrices a value with `per row` or `per column` counts once
     for each of these over the tensor, also where those are all alike, and a sum of
     elements runs along the rows first.
 
@@ -472,7 +472,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
     than the kernel's width; (C2) only the scope `group` has a `group`; (C3) a sum is of f32 and
     over more than a group or a block, a maximum or minimum of i32, or of f32 and over more than a
-    group or a block; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has
+    group or a block; (C4) rows and columns belong to a kernel of matrices, blocks to one that has
     them; (C5) what counts once per row or column is over a tensor or the model; (C6) what is over
     more than a group stands in a `tandem.kernel`.
 
@@ -513,7 +513,7 @@ def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffect
     launch of the reduction's phase. The reductions of all launches are numbered together.
 
     Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
-    the scope is no group; (C3) it is a row, column or block only in the elements of a
+    the scope is not a group; (C3) it is a row, column or block only in the elements of a
     matrix.
 
     Example:

@@ -26,19 +26,20 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
     tensors, then the prologue's values. `-tandem-split-phases` says in which launches
     it runs: it makes a `tandem.step` of it.
 
-    A `matrix` kernel knows the rows and columns of its tensors: some have an entry
-    for each row or column, some reductions run along a row or a column. If a storage has
-    an entry for each block of B rows and B columns, reductions may also run over such
-    blocks.
+    The tensors of a kernel are flat, or they are matrices: where a tensor has two
+    dimensions, where one has an entry per row or column, and where a storage has entries
+    for rows or blocks. In a kernel of matrices groups begin anew in each row, and reductions
+    may run along rows and columns and, if a storage has an entry for each block of B rows
+    and B columns, over such blocks.
 
     Constraints: (C1) one body argument per tensor role, of stored type,
     followed by the types the prologue yields; (C2) one prologue argument per
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) each storage has a value under
-    the compute policy; (C5) each metric has an index of its own, below 4096; (C6) tensors,
-    reductions and scales per row, column or block belong to a `matrix` kernel, which has
-    no metrics; (C7) all blocks are of one size; (C8) what has a transposed copy is an output or saved; (C9) a tensor is
-    not read after it is written, since all elements read the old values.
+    the compute policy; (C5) each metric has an index of its own, below 4096; (C6) reductions
+    per row, column or block belong to a kernel of matrices, which has no metrics, and scales
+    per row or block to a tensor with an entry per element; (C7) all blocks are of one size; (C8)
+    what has a transposed copy is an output or saved; (C9) a tensor is not read after it is written, since all elements read the old values.
 
     Example:
 
@@ -63,13 +64,11 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
-                       Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
-                       UnitAttr:$matrix);
+                       Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)?
-    `tensors` $tensor_roles `scalars` $scalar_roles `prologue` $prologue `body` $body
-    attr-dict-with-keyword
+    $sym_name `compute` `(` $compute `)` `tensors` $tensor_roles `scalars` $scalar_roles
+    `prologue` $prologue `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
@@ -101,7 +100,7 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
     followed by the types that the step's prologue yields; (C2) the width is a power of two
     up to 256; (C3) each partial and total is one of the step's `reductions`; (C4) a main
     launch runs per element, a reduction per element, row or column, an epilogue per row,
-    column, block or tensor; rows, columns and blocks belong to a `matrix` step; (C5) what is
+    column, block or tensor; rows, columns and blocks belong to matrices; (C5) what is
     `fused_with_previous` comes after a launch over a matrix's elements and is one; (C6) the
     constraints C4 to C9 of `tandem.kernel` hold.
 
@@ -140,14 +139,13 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
     /// Whether the body runs once for each tensor.
     bool isPerTensor() { return getPer() == Granularity::tensor; }
     /// Whether the body runs over the elements of a matrix, row by row.
-    bool isAlongRows() { return getMatrix() && getPer() == Granularity::element; }
+    bool isAlongRows() { return isMatrix() && getPer() == Granularity::element; }
     Block &getBodyBlock() { return getBody().front(); }
 
     // These are the step's.
     ComputeAttr getCompute();
     ArrayAttr getTensorRoles();
     ArrayAttr getScalarRoles();
-    bool getMatrix();
     uint64_t getReductions();
     Block &getPrologueBlock();
   }];
@@ -194,12 +192,11 @@ def Tandem_StepOp : Tandem_Op<"step", [Symbol, IsolatedFromAbove, NoTerminator, 
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
                        Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
-                       UnitAttr:$matrix,
                        DefaultValuedAttr<I64Attr, "0">:$reductions);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$launches);
   let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`matrix` $matrix^)?
-    (`reductions` `(` $reductions^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    $sym_name `compute` `(` $compute `)` (`reductions` `(` $reductions^ `)`)?
+    `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `launches` $launches attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;

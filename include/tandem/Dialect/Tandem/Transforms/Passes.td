@@ -152,11 +152,12 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
     all tensors of the launch. Values computed from its result (`tensor.extract`,
     `tensor.splat`, arithmetic on f32) are the same for all elements.
 
-    A graph of matrices becomes a matrix kernel. Its `linalg.reduce` may also run along
+    A graph of matrices becomes a kernel of matrices. Its `linalg.reduce` may also run along
     rows or columns, its vectors have an entry for each row or for each column, and its
-    linalg operations may read such a vector along with a matrix.
+    linalg operations may read such a vector along with a matrix. The tensors of any other
+    kernel have one dimension, whatever the graph's have.
 
-    Any other graph that is no element-wise function of its tensors (a gather, a
+    Any other graph that is not an element-wise function of its tensors (a gather, a
     transposition) is refused with a diagnostic.
     Example: `test/Dialect/Tandem/form-kernel.mlir`
   }];
@@ -266,7 +267,7 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
     squares and roots, decoded 8-bit floats, and the bounds of errors relative to
     their sums. Of planes and hyperparameters nothing is known but their formats.
     Planes are not looked at before a launch, nor are hyperparameters on a device,
-    so that a declared domain is no fact; no declaration can change a bit.
+    so that a declared domain is not a fact; no declaration can change a bit.
 
     `report` makes a remark for each transform, at the graph's operation. It names
     the mcf operation, if there is one, and says whether the transform is

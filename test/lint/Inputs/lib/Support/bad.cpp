@@ -25,3 +25,14 @@ int j;
 // A word that nobody reads, and somebody's
 // own, somebody wrote.
 int k;
+/// Why it is not read.
+int l;
+/// Which word is read.
+int m;
+/// Whose word it is.
+int n;
+// A word that is no number, computed of so
+// many bits, lies half way between words that are read by turns.
+int o;
+// It has another word than its neighbour.
+int p;

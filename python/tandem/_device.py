@@ -1,0 +1,38 @@
+"""The devices of the runtime's drivers."""
+
+from __future__ import annotations
+
+import functools
+
+from tandem import _tandem
+from tandem._arguments import to_text
+
+
+class Device:
+    """A device of a driver of the runtime, by its number: by default a GPU."""
+
+    def __init__(self, ordinal: int = 0, driver: str = "cuda"):
+        self._native = _tandem.Device(to_text("driver", driver), ordinal)
+        self.ordinal: int = self._native.ordinal
+        self.name: str = self._native.name
+        #: The target that kernels are compiled for, such as "sm_90".
+        self.target: str = self._native.target
+        self.memory: int = self._native.memory  #: in bytes
+
+    @staticmethod
+    def count(driver: str = "cuda") -> int:
+        """Returns the number of devices of a driver, which is 0 where its library is missing."""
+        return _tandem.device_count(to_text("driver", driver))
+
+    def synchronize(self) -> None:
+        """Waits until the device has done all its work."""
+        self._native.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
+
+
+@functools.lru_cache(maxsize=None)
+def open_gpu(ordinal: int) -> Device:
+    """A GPU, opened once."""
+    return Device(ordinal)

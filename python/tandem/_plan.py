@@ -1,0 +1,176 @@
+"""Plans: kernels over lists of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tandem import _tandem
+from tandem._arguments import to_threads
+from tandem._device import Device
+from tandem._finite_check import FiniteCheck, SkipFlag
+
+if TYPE_CHECKING:
+    from tandem._kernel import Kernel
+
+#: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
+NON_FINITE = _tandem.NON_FINITE
+
+
+class Sharding(NamedTuple):
+    """A shard of a tensor that is spread over ranks."""
+
+    #: The length of the unsharded tensor's rows, in elements.
+    row_length: int
+    #: The number of the shard.
+    shard: int
+    #: The start of each shard and the end of the last one, in elements of the unsharded tensor.
+    starts: Sequence[int]
+    #: The number of the group of ranks that have the shards.
+    group: int = 0
+
+
+class Plan:
+    """A list of tensors that one call updates; it keeps its tables between calls.
+
+    Without a ``device`` it runs kernels for the CPU; with one, kernels compiled for
+    that GPU or an earlier one, over memory of the GPU.
+
+    With ``skip_nonfinite`` each launch first reads all gradients, and does nothing if
+    one of them has a NaN or an infinity; on a GPU the host does not wait for that.
+    """
+
+    def __init__(self, kernel: Kernel, device: Device | None = None,
+                 skip_nonfinite: bool = False):
+        self.kernel = kernel
+        self.device = device
+        self._native = _tandem.Plan(kernel._native, device and device._native)
+        self._check = self._skip_flag = None
+        if skip_nonfinite:
+            self._check = FiniteCheck(kernel, device)
+            self._skip_flag = device and SkipFlag(device)
+
+    def update(
+        self,
+        sizes: Sequence[int | tuple[int, int]],
+        pointers: Sequence[Sequence[int]],
+        *,
+        rows: Sequence[int] | None = None,
+        keys: Sequence[int] | None = None,
+        firsts: Sequence[int] | None = None,
+        shardings: Sequence[Sharding | None] = (),
+    ) -> None:
+        """Sets the tensors: element counts and, per tensor, its planes' addresses.
+
+        Groups that share a scale begin anew in each row of a tensor whose size is
+        (rows, columns), as those of a kernel of matrices are; a count is one row.
+        ``rows`` says which row of scalars each tensor uses (default 0), ``firsts`` the
+        number of its first element in the unsharded tensor, and ``shardings`` how a tensor
+        is spread over ranks that exchange what the kernel reduces.
+        """
+        if self._check:
+            self._check.update(sizes, pointers)
+        count = len(sizes)
+        shapes = [size if isinstance(size, tuple) else (1, size) for size in sizes]
+        self._native.update(
+            [height for height, _ in shapes],
+            [width for _, width in shapes],
+            list(firsts or [0] * count),
+            list(range(count) if keys is None else keys),
+            list(rows or [0] * count),
+            [address for planes in pointers for address in planes],
+            [sharding and Sharding(*sharding) for sharding in shardings],
+        )
+
+    def set_exchange(self, exchange: Callable[[int, memoryview], None] | None) -> None:
+        """Sets the function that adds up unsigned 32-bit words over the ranks of a group, given
+        by its number in :class:`Sharding`, in place; a launch over sharded tensors calls it
+        for what it reduces, for one group after the other, and so does :meth:`metrics`. What
+        it raises, they raise. On a GPU a launch then waits for the device between phases."""
+        self._native.set_exchange(exchange)
+
+    def launch(
+        self,
+        hypers: Sequence[Sequence[float]],
+        integers: Sequence[Sequence[int]],
+        *,
+        threads: int = 0,
+    ) -> int:
+        """Runs one step with one row of scalars per param group.
+
+        Returns the launch's flags, none of which a kernel raises unless it was
+        compiled with ``flags=True``: :data:`NON_FINITE` if a gradient held a NaN
+        or an infinity. Such a step is carried out all the same, but with
+        ``skip_nonfinite``, which needs no such kernel.
+        """
+        threads = to_threads(threads)
+        if self._check and (flags := self._check.launch(threads)):
+            return flags
+        flat = [value for row in hypers for value in row]
+        whole = [value for row in integers for value in row]
+        return self._native.launch(flat, whole, len(hypers), threads)
+
+    def launch_async(
+        self,
+        hypers: Sequence[Sequence[float]],
+        integers: Sequence[Sequence[int]],
+        *,
+        stream: int = 0,
+        skip: int = 0,
+        flags: int = 0,
+    ) -> None:
+        """Has the GPU run one step in a stream, a ``CUstream``, and does not wait.
+
+        Unless the 32 bits at the GPU's address ``skip`` are 0 when the step runs,
+        it does nothing, as a found infinity demands. The caller orders launches of
+        one plan on different streams.
+
+        With ``flags``, the address of two such words, it is not skipped, but sets the
+        first to the word at ``skip``, or 0, and raises its flags there.
+        """
+        flat = [value for row in hypers for value in row]
+        whole = [value for row in integers for value in row]
+        skip = self._look(stream, skip)
+        self._native.launch_async(flat, whole, len(hypers), stream, skip, flags)
+
+    def launch_on_device(
+        self,
+        hypers: int,
+        integers: int,
+        rows: int = 1,
+        *,
+        stream: int = 0,
+        skip: int = 0,
+        flags: int = 0,
+    ) -> None:
+        """:meth:`launch_async` with scalars in the GPU's memory, at two addresses:
+        rows of float64 and of int64.
+
+        They count as they are when the step runs, and their domains are not
+        checked. Such a launch can be captured in a graph.
+        """
+        skip = self._look(stream, skip)
+        self._native.launch_on_device(hypers, integers, rows, stream, skip, flags)
+
+    def _look(self, stream: int, skip: int) -> int:
+        """Launches any check of gradients; returns the address of the word for skipping."""
+        if not self._check:
+            return skip
+        self._check.launch_async(stream, skip, self._skip_flag.address)
+        return self._skip_flag.address
+
+    def flags(self) -> int:
+        """The flags of the latest launch, for which this waits."""
+        found = self._check.plan.flags() & NON_FINITE if self._check else 0
+        return found or self._native.flags()
+
+    def metrics(self, tensor: int = -1) -> list[float]:
+        """Sums of the latest launch over one tensor, or all (-1).
+
+        With D the intended update and E the change of the stored value: the sum
+        of D * E, the sum of D * D, the number of elements with D != 0 and E = 0,
+        and the number with D != 0 (Collage, section 3). The sums are balanced
+        binary trees in float64, independent of threads and chunks. Needs a
+        kernel compiled with ``metrics=True``.
+        """
+        return self._native.metrics(tensor)
