@@ -288,9 +288,8 @@ MUTATIONS = [
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};",
-        "widenExponent(b, op.getExponent()), op.getRandom(), Value()};\n"
-        "  inputs.isFinite = b.like(inputs.isFinite, true);",
+        "op.getCode().hasNaN() ? takeMagnitude(b, value)",
+        "op.getCode().hasNaN() ? b.like(takeMagnitude(b, value), 0)",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",

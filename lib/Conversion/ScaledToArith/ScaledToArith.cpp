@@ -300,11 +300,12 @@ static bool isPowerOfTwo(Value bits, bool mayBeNaN) {
          constant == f32Infinity;
 }
 
-/// 1 / scale. A scale's power of two is far from the ends of the range, so that
-/// the inverse has the negative exponent and is exact.
-static Value invert(SequenceBuilder &b, Value scale, bool mayBeNaN) {
+/// 1 / scale. A power of two has an inverse with the negative exponent, unless
+/// that is 2^-127: the scales of codes whose largest number is less than 2 reach
+/// 2^127.
+static Value invert(SequenceBuilder &b, Value scale, CodeAttrInterface code) {
   Value bits = takeBits(b, scale);
-  if (!isPowerOfTwo(bits, mayBeNaN))
+  if (code.getLargest() < 2.0 || !isPowerOfTwo(bits, !code.hasNaN()))
     return b.div(b.real(scale.getType(), 1.0), scale);
   Value inverse = b.subi(b.like(bits, 2 * bitsOf(1.0)), bits);
   return b.bitcast(inverse, scale.getType());
@@ -312,7 +313,7 @@ static Value invert(SequenceBuilder &b, Value scale, bool mayBeNaN) {
 
 static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
-  Value inverse = invert(b, scale, !op.getCode().hasNaN());
+  Value inverse = invert(b, scale, op.getCode());
   Value value = op.getCode().prepare(b, op.getX());
   CodeInputs inputs{
       isFiniteMagnitude(b, op.getCode().hasNaN() ? takeMagnitude(b, value)

@@ -124,7 +124,7 @@ TEST(PTXErrors, Structure) {
              "PTX line 2: unknown directive '.const'");
   expectPart(parseFailure(".shared .b8 x[4];\n.shared .b8 x[4];"),
              "'x' is declared twice");
-  expectPart(parseFailure(".shared .align 3 .b8 x[4];"), "no power of two");
+  expectPart(parseFailure(".shared .align 3 .b8 x[4];"), "not a power of two");
   expectPart(parseFailure(".shared x[4];"), "unknown type of a variable");
   expectPart(parseFailure(".address_size 32\n"), "only 64-bit");
   expectPart(parseFailure(".entry k() {\nret;\n"), "body does not end");
