@@ -198,7 +198,7 @@ def test_codes_are_taken_where_nothing_else_fits():
     model = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(8))).bfloat16()
     plain = tt.recommend(model, 6.6 * elements(model))
     found = tt.recommend(model, 5.95 * elements(model))
-    assert names_of(plain)["matrices"] == "adam8bit" and not plain.notes
+    assert names_of(plain)["matrices"] == "coat-bf16" and not plain.notes
     assert names_of(found)["matrices"] == "dither-softsign-root"
     assert "Weights are codes" in str(found) and "decode_weights" in found.code
     names = {"model": model, "tandem": __import__("tandem")}
