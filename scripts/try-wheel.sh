@@ -80,8 +80,8 @@ exec env -i PATH=/usr/bin:/bin HOME="$0" TANDEM_CACHE_DIR="$0/cache" "$@"' "$wor
   }
 fi
 
-# Makes an environment with a wheel from the folder, and lets it see other packages of
-# `python`, none of which is Tandem.
+# Makes an environment with a wheel from the folder. The environment also sees the
+# packages of `python`, except Tandem.
 make_environment() {
   apart "$python" -m venv "$1"
   apart "$1/bin/python" -m pip install -q --disable-pip-version-check --no-index \

@@ -23,7 +23,7 @@ from torch import nn
 
 #: Elements of a stream: 32 of the longest groups.
 SIZE = 8192
-#: The number of elements of which one has gradients at every step where others do not.
+#: Where most elements have gradients only at some steps, one in this many has them at every step.
 STRIDE = 32
 #: Elements of a row of the sparse stream.
 ROW = 64

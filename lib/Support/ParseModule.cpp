@@ -23,8 +23,8 @@ using namespace tandem;
 /// needs.
 static constexpr unsigned maxNesting = 256;
 
-/// The limit on the additions and signs of an affine map or set, of which
-/// graphs have a few.
+/// The limit on the additions and signs of an affine map or set. The maps of
+/// graphs have only a few.
 static constexpr unsigned maxSigns = 1024;
 
 namespace {

@@ -98,10 +98,10 @@ class Plan:
     ) -> int:
         """Runs one step with one row of scalars per param group.
 
-        Returns the launch's flags, none of which a kernel raises unless it was
-        compiled with ``flags=True``: :data:`NON_FINITE` if a gradient held a NaN
-        or an infinity. Such a step is carried out all the same, but with
-        ``skip_nonfinite``, which needs no such kernel.
+        Returns the launch's flags: :data:`NON_FINITE` if a gradient held a NaN or
+        an infinity. Only a kernel that was compiled with ``flags=True`` raises
+        them. The step is carried out all the same, unless ``skip_nonfinite``
+        skips it, which works with every kernel.
         """
         threads = to_threads(threads)
         if self._check and (flags := self._check.launch(threads)):

@@ -46,7 +46,7 @@ def words_of_i64(value: jax.Array) -> jax.Array:
 
 
 def _rows(*values: jax.Array, call: Call) -> list[jax.Array]:
-    """The words of the hyperparameters and of the integers, some of which are given."""
+    """Returns the words of the hyperparameters and of the integers; `values` replace some."""
     hypers = list(np.array(call.hypers, np.float64).view(np.uint32).reshape(-1, 2))
     integers = list(np.array(call.integers, np.int64).view(np.uint32).reshape(-1, 2))
     for at, value in zip(call.scalars, values):

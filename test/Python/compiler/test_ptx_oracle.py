@@ -24,7 +24,7 @@ import verification_page as page  # noqa: E402
 
 RECORD = json.loads((ROOT / "verification/results/ptx_tests.json").read_text())
 KNOWN, TESTS = RECORD["instructions"], RECORD["tests"]
-#: The number of kernels of other graphs and of layers of which one is run, each for one chip.
+#: One in this many kernels of other graphs and of layers is run, each for one chip.
 STRIDE = 7
 ADAMW = [("adamw", strategy, {}) for strategy in ptx_instructions.strategies()]
 OTHERS = [kernel for kernel in ptx_instructions.library() if kernel not in ADAMW]

@@ -128,11 +128,10 @@ static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
   return b.andi(byte, b.spread(mask, byte));
 }
 
+/// A scale of 1 changes no bit.
 SmallVector<Value> MuLawCodeAttr::encode(SequenceBuilder &b, Value y,
                                          const CodeInputs &inputs) const {
-  Value magnitude = isSigned(*this) ? b.abs(y) : y;
-  Value sum = b.add(magnitude, b.real(y.getType(), 2.0));
-  return {encodeSum(b, *this, sum, y, inputs)};
+  return quantize(b, y, b.real(b.builder.getF32Type(), 1.0), inputs);
 }
 
 SmallVector<Value> MuLawCodeAttr::quantize(SequenceBuilder &b, Value x,
@@ -161,10 +160,9 @@ static Value takeSign(SequenceBuilder &b, MuLawCodeAttr code, Value number,
   return b.bitcast(b.ori(b.bits(number), sign), b.builder.getF32Type());
 }
 
-Value MuLawCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  Value word = b.resize(codes[0], b.builder.getI32Type());
-  Value sum = decodeSum(b, *this, word);
-  return takeSign(b, *this, b.sub(sum, b.real(sum.getType(), 2.0)), word);
+Value MuLawCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
+                            Value exponent) const {
+  return dequantize(b, codes, exponent, b.real(b.builder.getF32Type(), 1.0));
 }
 
 /// The difference, and twice the scale, are exact.
