@@ -142,7 +142,6 @@ void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
 scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
   SequenceBuilder b(builder, loc);
   Value lanes = launch.i64(width);
-  Value offset = b.muli(thread, lanes);
   SmallVector<Value> initial(flagSetters.size(),
                              b.integer(builder.getI1Type(), false));
   if (reductions) {
@@ -151,12 +150,17 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
       if (!item.isSum())
         initial.push_back(buildIdentity(b, item.kind, item.type));
   }
+  // A chunk has few enough elements to be counted in 32 bits, from its first.
+  Value first = b.resize(b.muli(thread, lanes), builder.getI32Type());
+  Value count = b.resize(b.subi(chunk.end, chunk.begin), first.getType());
+  Value stride = b.resize(b.muli(threads, lanes), first.getType());
   // Threads that meet in sums or shuffles take as many steps as the first one.
   return scf::ForOp::create(
-      builder, loc, isCollective ? chunk.begin : b.addi(chunk.begin, offset),
-      chunk.end, b.muli(threads, lanes), initial,
-      [&](OpBuilder &, Location, Value position, ValueRange state) {
-        Value index = isCollective ? b.addi(position, offset) : position;
+      builder, loc, isCollective ? b.like(first, 0) : first, count, stride,
+      initial, [&](OpBuilder &, Location, Value position, ValueRange state) {
+        Value offset = isCollective ? b.addi(position, first) : position;
+        Value index =
+            b.addi(chunk.begin, b.resize(offset, builder.getI64Type()));
         buildStep(chunk, index, isAligned);
         scf::YieldOp::create(builder, loc, advanceState(chunk, state));
       });

@@ -120,12 +120,16 @@ private:
   void storeFlags(LLVM::LLVMFuncOp entry, ValueRange conditions);
   Value toGlobal(Value pointer);
   SmallVector<Value> buildLoads(const Chunk &chunk, Value index, Value isWide);
-  SmallVector<Value> loadWide(const Chunk &chunk, Value index);
+  SmallVector<Value> loadWide();
   SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
   void buildStores(const Chunk &chunk, Value index, Value isWide);
   /// The entries that groups share are written by their first threads.
   void buildSharedStores(const Chunk &chunk, Value index);
   int64_t getAlignment(unsigned plane) const;
+  /// Returns the address of an element's entry in plane number `plane`.
+  Value addressOf(const Chunk &chunk, unsigned plane, Value index);
+  /// Returns the number of elements from an index to the chunk's end, an i32.
+  Value countLeft(const Chunk &chunk, Value index);
   /// The number of lanes that exist, an i32: the width if all do, and not
   /// positive if none does.
   Value countLanes(const Chunk &chunk, Value index);
@@ -145,6 +149,8 @@ private:
   Value blockIndex, numBlocks, thread, threads;
   /// Whether the threads of a warp meet in each step.
   bool isCollective = false;
+  /// The addresses, by plane, of the thread's first element in this step.
+  SmallVector<Value> addresses;
   /// The metrics and partials, if there are any.
   SmallVector<Operation *> reduced;
   std::optional<BlockReductions> reductions;

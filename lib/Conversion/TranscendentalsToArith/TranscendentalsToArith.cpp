@@ -112,7 +112,7 @@ static Value buildLog(SequenceBuilder &b, Value x) {
 /// A number that is not negative with the sign of another.
 static Value withSign(SequenceBuilder &b, Value magnitude, Value x) {
   Value bits = b.bits(magnitude);
-  Value sign = b.andi(b.bits(x), b.like(bits, 0x80000000));
+  Value sign = b.andi(b.bits(x), b.like(bits, f32SignMask));
   return b.bitcast(b.ori(bits, sign), b.builder.getF32Type());
 }
 

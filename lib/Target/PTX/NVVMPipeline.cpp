@@ -44,6 +44,7 @@ void tandem::buildNVVMPipeline(OpPassManager &manager,
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith());
   addCleanup(manager, StepOp::getOperationName());
   manager.addPass(createConvertTandemToNVVM());
+  manager.addPass(createConvertNaNsToNVVM());
   manager.addPass(createConvertBytesToNVVM());
   addLLVMLowering(manager);
 }

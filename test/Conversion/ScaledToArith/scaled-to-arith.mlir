@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -convert-scaled-to-arith -cse | FileCheck %s
 
-// A magnitude stops at 1 (0x3F800000 = 1065353216); 127 * (2|z| / (1 + |z|)) is
-// rounded by adding 2^23 and gets its sign afterwards. NaN has a code of its own.
+// A magnitude stops at 1 (0x3F800000 = 1065353216); 127 * (2|z| / (1 + |z|)) gets its
+// sign, and adding 2^23 + 2^22 rounds it. NaN has a code of its own.
 // CHECK-LABEL: func.func @softsign(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[S:.+]]: f16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : f16 to f32
@@ -17,14 +17,16 @@
 // CHECK:         %[[COMPANDED:.+]] = arith.divf %[[TWICE]], %[[DIVISOR]] : f32
 // CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
 // CHECK:         %[[SCALED:.+]] = arith.mulf %[[COMPANDED]], %[[LEVELS]] : f32
-// CHECK:         %[[SUM:.+]] = arith.addf %[[SCALED]], %{{.+}} : f32
+// CHECK-DAG:     %[[SIGN:.+]] = arith.andi %{{.+}}, %c-2147483648{{.*}} : i32
+// CHECK-DAG:     %[[LEVEL:.+]] = arith.bitcast %[[SCALED]] : f32 to i32
+// CHECK:         %[[BITS:.+]] = arith.ori %[[LEVEL]], %[[SIGN]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[SIGNED]], %{{.+}} : f32
 // CHECK:         %[[WHOLE:.+]] = arith.bitcast %[[SUM]] : f32 to i32
-// CHECK:         %[[LEVEL:.+]] = arith.andi %[[WHOLE]], %{{.+}} : i32
-// CHECK:         %[[NEGATIVE:.+]] = arith.subi %{{.+}}, %[[LEVEL]] : i32
-// CHECK:         %[[SIGNED:.+]] = arith.select %{{.+}}, %[[NEGATIVE]], %[[LEVEL]] : i32
-// CHECK:         %[[NAN:.+]] = arith.constant 128 : i32
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[SIGNED]], %[[NAN]] : i32
-// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+// CHECK:         %[[ROUNDED:.+]] = arith.subi %[[WHOLE]], %{{.+}} : i32
+// CHECK:         %[[BYTE:.+]] = arith.trunci %[[ROUNDED]] : i32 to i8
+// CHECK:         %[[NAN:.+]] = arith.constant -128 : i8
+// CHECK:         arith.select %[[FINITE]], %[[BYTE]], %[[NAN]] : i8
 func.func @softsign(%x: f32, %s: f16) -> i8 {
   %q = scaled.quantize #scaled.softsign, %x by %s : f32, f16 -> i8
   return %q : i8
@@ -40,9 +42,9 @@ func.func @softsign(%x: f32, %s: f16) -> i8 {
 // CHECK:         %[[SPREAD:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
 // CHECK:         arith.mulf %[[ROOT]], %[[SPREAD]] : vector<4xf32>
 // CHECK:         arith.constant dense<2.540000e+02> : vector<4xf32>
-// CHECK:         %[[NAN:.+]] = arith.constant dense<255> : vector<4xi32>
-// CHECK:         arith.select %[[FINITE]], %{{.+}}, %[[NAN]]
-// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[BYTES:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[NAN:.+]] = arith.constant dense<-1> : vector<4xi8>
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTES]], %[[NAN]]
 // CHECK:         return %[[M]], %[[CODE]]
 func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   %m = scaled.magnitude #scaled.root, %x : vector<4xf32> -> vector<4xi32>
@@ -54,8 +56,7 @@ func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %{{.+}} : f32
-// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %{{.+}} : f32
-// CHECK:         %[[FRACTION:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
+// CHECK:         %[[FRACTION:.+]] = math.fma %[[LEVEL]], %{{.+}}, %[[REST]] : f32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
 // CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
 // CHECK:         %[[ROOT:.+]] = arith.mulf %[[Z]], %[[WIDE]] : f32
@@ -129,12 +130,13 @@ func.func @read_mulaw(%q: i8, %s: f32) -> f32 {
 // CHECK:         %[[LOW:.+]] = arith.constant 3.75462328E-9 : f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %[[LOW]] : f32
 // CHECK:         %[[HIGH:.+]] = arith.constant 0.00787401199 : f32
-// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %[[HIGH]] : f32
-// CHECK:         %[[W:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
+// CHECK:         %[[W:.+]] = math.fma %[[LEVEL]], %[[HIGH]], %[[REST]] : f32
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[W]] : f32
 // CHECK:         %[[TWO:.+]] = arith.constant 2.000000e+00 : f32
-// CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[W]] : f32
+// CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[MAGNITUDE]] : f32
 // CHECK:         %[[Z:.+]] = arith.divf %[[W]], %[[DIVISOR]] : f32
-// CHECK:         %[[NEGATIVE:.+]] = arith.negf %[[Z]] : f32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[Z]] : f32
 func.func @read_softsign(%q: i8, %s: f16) -> f32 {
   %y = scaled.dequantize #scaled.softsign, %q by %s : (i8), f16 -> f32
   return %y : f32

@@ -38,9 +38,14 @@
 // CHECK:           %[[OFFSET:.+]] = arith.andi %[[FROM:.+]], %{{.+}} : i64
 // CHECK:           %[[REST:.+]] = arith.ori %[[LOW]], %[[OFFSET]]
 // CHECK:           %[[ALIGNED:.+]] = arith.cmpi eq, %[[REST]]
-// CHECK:           scf.for %[[I:.+]] = %{{.+}} to %[[TO:.+]] step
-// CHECK:             %[[LEFT:.+]] = arith.subi %[[TO]], %[[I]]
-// CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %[[LANES]]
+// A step counts from the chunk's begin, in 32 bits.
+// CHECK:           scf.for %[[I:.+]] = %{{.+}} to %{{.+}} step %{{.+}} : i32
+// CHECK:             %[[OFFSET:.+]] = arith.extui %[[I]] : i32 to i64
+// CHECK:             %[[INDEX:.+]] = arith.addi %[[FROM]], %[[OFFSET]] : i64
+// CHECK:             %[[HERE:.+]] = arith.trunci %[[INDEX]] : i64 to i32
+// CHECK:             %[[END:.+]] = arith.trunci %{{.+}} : i64 to i32
+// CHECK:             %[[LEFT:.+]] = arith.subi %[[END]], %[[HERE]] : i32
+// CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %{{.+}} : i32
 // CHECK:             %[[WIDE:.+]] = arith.andi %[[WHOLE]], %[[ALIGNED]]
 // CHECK:             %[[LOADED:.+]]:2 = scf.if %[[WIDE]] -> (vector<8xf32>, vector<8xbf16>) {
 // CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xf32>

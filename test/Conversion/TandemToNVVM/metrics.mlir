@@ -12,9 +12,9 @@
 // CHECK-DAG:     %[[SHARED:.+]] = llvm.mlir.addressof @tandem_two_parts : !llvm.ptr<3>
 // CHECK:         scf.for
 // Every thread of the block takes as many steps as the first one.
-// CHECK:           %[[STEPS:.+]] = scf.for %[[POSITION:.+]] = %[[FROM:[^ ]+]] to %[[TO:[^ ]+]] step %{{[^ ]+}} iter_args(%[[STEP:.+]] = %{{.+}}) -> (i64)
-// CHECK:             %[[INDEX:.+]] = arith.addi %[[POSITION]],
-// CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[INDEX]]
+// CHECK:           %[[STEPS:.+]] = scf.for %[[POSITION:.+]] = %[[FROM:[^ ]+]] to %[[TO:[^ ]+]] step %{{[^ ]+}} iter_args(%[[STEP:.+]] = %{{.+}}) -> (i64) : i32
+// CHECK:             %[[OFFSET:.+]] = arith.addi %[[POSITION]],
+// CHECK:             arith.extui %[[OFFSET]] : i32 to i64
 // The thread's two lanes, of which those beyond the end are -0.0.
 // CHECK:             arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<2xi1>, vector<2xf64>
 // CHECK:             %[[PAIR:.+]] = arith.addf %{{.+}}, %{{.+}} : vector<1xf64>

@@ -116,18 +116,19 @@ tandem.kernel @given compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// L * ((x - hi) / h), with h half an ulp of hi, by whose inverse two exact products with
-// powers of two multiply.
+// L * ((x - hi) / h), with h half an ulp of hi: an exact product with the inverse of half the
+// power of two below hi, then one with L times a power of two. An hi that is not finite has
+// the distance zero.
 // CHECK-LABEL: tandem.kernel @residual
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK:         %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
 // CHECK:         %[[R:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
 // CHECK:         arith.truncf %[[X:.+]] : f32 to bf16
 // CHECK:         %[[REST:.+]] = arith.subf %[[X]], %{{.+}} : f32
-// CHECK:         %[[SCALED:.+]] = arith.mulf %[[REST]], %{{.+}} : f32
-// CHECK:         %[[FRACTION:.+]] = arith.mulf %[[SCALED]], %{{.+}} : f32
-// CHECK:         %[[LEVELS:.+]] = arith.constant 3.276700e+04 : f32
-// CHECK:         arith.mulf %[[FRACTION]], %[[LEVELS]] : f32
+// CHECK:         %[[FINITE:.+]] = arith.select %{{.+}}, %[[REST]], %{{.+}} : f32
+// CHECK:         %[[DISTANCE:.+]] = arith.mulf %[[FINITE]], %{{.+}} : f32
+// CHECK:         %[[LEVELS:.+]] = arith.constant 0x4A7FFE00 : f32
+// CHECK:         arith.mulf %[[DISTANCE]], %[[LEVELS]] : f32
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[P]][1] : i16
 tandem.kernel @residual compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -183,8 +184,8 @@ tandem.kernel @moment compute(<f32, f32>) tensors [#tandem.role<state "v", momen
 // CHECK:         %[[M:.+]] = arith.andi %[[BITS]], %{{.+}} : i32
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]], %{{.+}} : i32
 // CHECK-NOT:     arith.mulf %[[ROOT]]
-// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : i32 to i8
+// CHECK:         %[[BYTE:.+]] = arith.trunci %{{.+}} : i32 to i8
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTE]], %{{.+}} : i8
 // CHECK-NEXT:    tandem.store_plane %[[CODE]], %[[P]][0] : i8
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {

@@ -34,14 +34,16 @@ def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm"> {
 def ConvertBytesToNVVM : Pass<"convert-bytes-to-nvvm"> {
   let summary = "Move bytes by the permutations of NVIDIA chips";
   let description = [{
-    Three sequences of integer operations on vectors of i32 become what takes a chip
-    fewer instructions, since neither LLVM nor ptxas finds it:
+    The pass replaces sequences of operations on vectors by sequences that take a chip
+    fewer instructions and that neither LLVM nor ptxas finds:
 
-    - the upper byte or half of each element, as a vector of i8 or i16: a permutation
-      (`prmt`) takes those of two elements;
-    - an upper half that is moved down by a byte, between the outer bytes of a value whose
-      others are known to be 0: a permutation;
-    - a magnitude that is greater than infinity's: a comparison of the float with itself.
+    - A byte or half of each element, as a vector of i8 or i16, is a permutation
+      (`prmt`) of two elements.
+    - An upper half that is moved down by a byte, between the outer bytes of a value whose
+      other bytes are known to be 0, is a permutation.
+    - An upper half that is moved down, below a constant, is a permutation.
+    - A rounding to bf16 is one for each two elements, also where their bf16 are widened
+      again.
 
     No bit changes.
 
@@ -49,6 +51,28 @@ def ConvertBytesToNVVM : Pass<"convert-bytes-to-nvvm"> {
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect",
                            "::mlir::NVVM::NVVMDialect"];
+  let statistics = [Statistic<"numConverted", "converted", "Number of operations converted">];
+}
+
+def ConvertNaNsToNVVM : Pass<"convert-nans-to-nvvm"> {
+  let summary = "Use that an NVIDIA chip has one NaN";
+  let description = [{
+    Where the result of an addition, a multiplication or an fma is not a number, an NVIDIA
+    chip gives the canonical NaN, `0x7FFFFFFF` or `0x7FFF`, whatever NaN an operand was (CUDA
+    C++ Programming Guide, "Floating-Point Standard"), and a conversion to bf16 or f16 keeps
+    it canonical. A choice of this NaN among the bits of such a result is dropped. It stays
+    after other values, and where LLVM might drop the operation, as it does with a product
+    by 1. Bits to which random ones are added are limited to those of bf16's NaN before the
+    sum, in place of a test and a choice after it.
+
+    A magnitude that is greater than infinity's is found by a comparison of the float with
+    itself.
+
+    No bit changes.
+
+    Example: `test/Conversion/NaNsToNVVM/nans-to-nvvm.mlir`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
   let statistics = [Statistic<"numConverted", "converted", "Number of operations converted">];
 }
 

@@ -245,15 +245,24 @@ static float findSmallest(float guess,
   return guess;
 }
 
-static Value toByte(SequenceBuilder &b, Value word) {
-  return b.resize(word, b.builder.getIntegerType(8));
+/// Returns the byte of a code, or the byte that stands for NaN in a group that
+/// is not finite.
+static Value chooseFinite(SequenceBuilder &b, Value isFinite, Value code,
+                          uint64_t nan) {
+  Value byte = b.resize(code, b.builder.getIntegerType(8));
+  return b.select(isFinite, byte, b.like(byte, nan));
 }
 
-/// An integer in [0, 255] as f32, exactly.
-static Value fromByte(SequenceBuilder &b, Value word) {
+/// Returns an integer in [0, 255], less `offset`, as f32, exactly.
+static Value fromByte(SequenceBuilder &b, Value word, double offset = 0.0) {
   Value anchor = b.like(word, llvm::bit_cast<uint32_t>(0x1p23f));
   Value biased = b.bitcast(b.ori(word, anchor), b.builder.getF32Type());
-  return b.sub(biased, b.real(biased.getType(), 0x1p23));
+  return b.sub(biased, b.real(biased.getType(), 0x1p23 + offset));
+}
+
+/// Returns the f32 of a byte of two's complement, exactly.
+static Value fromSignedByte(SequenceBuilder &b, Value word) {
+  return fromByte(b, b.xori(word, b.like(word, 0x80)), 128.0);
 }
 
 //===----------------------------------------------------------------------===//
@@ -297,28 +306,17 @@ SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
   Value one = b.real(y.getType(), 1.0);
   Value curve = b.div(b.add(magnitude, magnitude), b.add(one, magnitude));
   Value levels = b.mul(curve, b.real(y.getType(), softsignLevels));
-  Value code = roundByte(b, levels, getRounding(),
-                         orientBits(b, y, inputs.random, getRounding()));
-  Value bits = b.bits(y);
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::slt, bits, b.like(bits, 0));
-  code = b.select(isNegative, b.subi(b.like(code, 0), code), code);
-  code = b.select(inputs.isFinite, code, b.like(code, softsignNaN));
-  return {toByte(b, code)};
+  Value code = roundSignedLevel(b, y, levels, inputs.random, getRounding());
+  return {chooseFinite(b, inputs.isFinite, code, softsignNaN)};
 }
 
 Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
                                Value) const {
   Value word = b.resize(codes[0], b.builder.getI32Type());
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::uge, word, b.like(word, softsignNaN));
-  Value magnitude = b.select(isNegative, b.subi(b.like(word, 256), word), word);
-  Value level = fromByte(b, magnitude);
-  Value w = divideInteger(b, level, softsignLevels);
-  Value z = b.div(w, b.sub(b.real(w.getType(), 2.0), w));
+  Value w = divideInteger(b, fromSignedByte(b, word), softsignLevels);
+  Value z = b.div(w, b.sub(b.real(w.getType(), 2.0), b.abs(w)));
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, softsignNaN));
-  z = b.select(isNegative, b.neg(z), z);
   return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);
 }
 
@@ -364,7 +362,7 @@ SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
   Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value level = b.mul(z, b.real(z.getType(), rootLevels));
   Value code = roundByte(b, level, getRounding(), inputs.random);
-  return {toByte(b, b.select(inputs.isFinite, code, b.like(code, rootNaN)))};
+  return {chooseFinite(b, inputs.isFinite, code, rootNaN)};
 }
 
 Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {

@@ -365,7 +365,7 @@ Value DynamicCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   number = b.select(is(rank, layout.one), constant(0x3F800000), number);
   number = b.select(is(rank, 0), constant(0), number);
   if (layout.zero)
-    number = b.ori(number, b.andi(offset, constant(0x80000000)));
+    number = b.ori(number, b.andi(offset, constant(tandem::f32SignMask)));
   number =
       b.select(is(word, layout.nan), constant(tandem::f32QuietNaN), number);
   return b.bitcast(number, b.builder.getF32Type());

@@ -21,7 +21,7 @@ using tandem::SequenceBuilder;
 
 /// The bits of 2 and of -0. Multiples of the former have no bits in the bytes
 /// that random bits are put into.
-static constexpr uint32_t two = 0x40000000, signMask = 0x80000000;
+static constexpr uint32_t two = 0x40000000;
 /// A code's number has its byte at the top of a word; a fraction fills the
 /// rest.
 static constexpr unsigned fractionBits = 24;
@@ -121,7 +121,7 @@ static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
       b.muli(bits, b.like(bits, spacing.codes)),
       b.ori(b.shl(random, 8), getAddend(b, spacing, bits, inputs.isFinite)));
   if (isSigned(code))
-    word = b.ori(word, b.andi(b.bits(sign), b.like(bits, signMask)));
+    word = b.ori(word, b.andi(b.bits(sign), b.like(bits, tandem::f32SignMask)));
   Type i8 = b.builder.getIntegerType(8);
   Value byte = b.resize(b.shr(word, fractionBits), i8);
   Value mask = b.select(inputs.isFinite, b.integer(i8, 0xFF), b.integer(i8, 0));
@@ -156,7 +156,8 @@ static Value takeSign(SequenceBuilder &b, MuLawCodeAttr code, Value number,
                       Value word) {
   if (!isSigned(code))
     return number;
-  Value sign = b.andi(b.shl(word, fractionBits), b.like(word, signMask));
+  Value sign =
+      b.andi(b.shl(word, fractionBits), b.like(word, tandem::f32SignMask));
   return b.bitcast(b.ori(b.bits(number), sign), b.builder.getF32Type());
 }
 

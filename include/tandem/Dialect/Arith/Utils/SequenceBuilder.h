@@ -23,6 +23,7 @@ namespace tandem {
 
 /// Bit patterns of an f32: every bit except the sign, the exponent's bits
 /// (which are infinity), and a quiet NaN.
+inline constexpr uint64_t f32SignMask = 0x80000000;
 inline constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
 inline constexpr uint64_t f32Infinity = 0x7F800000;
 inline constexpr uint64_t f32QuietNaN = 0x7FC00000;
@@ -54,6 +55,10 @@ public:
   Value muli(Value a, Value b) { return make<arith::MulIOp>(a, b); }
   Value shl(Value a, unsigned n) { return make<arith::ShLIOp>(a, like(a, n)); }
   Value shr(Value a, unsigned n) { return make<arith::ShRUIOp>(a, like(a, n)); }
+  /// Shifts copies of the sign bit in.
+  Value shrs(Value a, unsigned n) {
+    return make<arith::ShRSIOp>(a, like(a, n));
+  }
 
   Value compare(arith::CmpFPredicate predicate, Value a, Value b) {
     return make<arith::CmpFOp>(predicate, a, b);

@@ -39,9 +39,25 @@ Value orientBits(tandem::SequenceBuilder &b, Value y, Value random,
 /// where the level's fraction by 2^16, rounded, and the bits reach 2^16.
 Value roundLevel(tandem::SequenceBuilder &b, Value level, Value random);
 
-/// The quotient, rounded once, of an integer by 127, 254 or 32767, of which it
-/// is no more. `number` is an f32; that of zero is +0.
-Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor);
+/// Returns the bits that `roundSignedLevel` adds to a level with y's sign.
+Value orientSignedBits(tandem::SequenceBuilder &b, Value y, Value random,
+                       tandem::RoundingMode rounding);
+
+/// Returns the integer nearest to a level of less than 2^22, as i32. Ties go to
+/// the even integer.
+Value roundSigned(tandem::SequenceBuilder &b, Value level);
+
+/// Returns, as i32 and with the sign of y, an integer next to a level in
+/// [0, 2^15): the nearest one, or the one that `roundLevel` chooses by the bits
+/// that `orientBits` returns.
+Value roundSignedLevel(tandem::SequenceBuilder &b, Value y, Value level,
+                       Value random, tandem::RoundingMode rounding);
+
+/// Returns the quotient of an integer by 127, 254 or 32767, rounded once, times
+/// `unit`, a power of two. The integer's magnitude is at most the divisor.
+/// `number` is an f32; the quotient of zero is +0.
+Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor,
+                    double unit = 1.0);
 
 /// The bits of y in the format, as i32: `code`, of its magnitude in the bits
 /// that the format has for it, with y's sign, or what stands for a y that was
