@@ -72,8 +72,8 @@ Value scaled::orientBits(SequenceBuilder &b, Value y, Value random,
   return b.xori(random, b.shr(sign, 16));
 }
 
-/// The half makes what lies a rounding error below an integer that integer, so
-/// that numbers which are read and stored again stay.
+/// The half turns a level that lies a rounding error below an integer into that
+/// integer, so that numbers which are read and stored again stay unchanged.
 Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
   Value units = b.fma(level, b.real(level.getType(), 0x1p16),
                       b.real(level.getType(), 0.5));
@@ -82,10 +82,10 @@ Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
   return b.shr(b.addi(whole, random), 16);
 }
 
-/// The inverse in two parts: the products with the upper one are exact, so that
-/// the result is rounded by the addition, and the other products' errors are
-/// too small to matter, since no such quotient is as close to halfway between
-/// two numbers.
+/// The inverse has two parts. The products with the upper one are exact, so
+/// that the addition rounds the result, and the other products' errors are too
+/// small to matter, since no such quotient is as close to halfway between two
+/// numbers.
 Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor) {
   int bits = std::numeric_limits<float>::digits - (std::ilogb(divisor) + 1);
   double unit = std::ldexp(1.0, std::ilogb(1.0 / divisor) + 1 - bits);
@@ -99,8 +99,8 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
                           Value code, FloatFormat format) {
   Value magnitudes = b.like(code, format.magnitudeMask());
   Value nan = b.like(code, format.canonicalNaN());
-  // The sign in its place, the code below: one operation on bits where targets
-  // have them of three operands.
+  // The sign stays in its place, with the code below it: a single operation on
+  // targets with three-operand bitwise operations.
   Value top = b.shr(b.bits(y), 32 - format.width());
   Value number = b.xori(top, b.andi(b.xori(top, code), magnitudes));
   if (format.specials == Specials::negative_zero) {
@@ -139,7 +139,7 @@ Value scaled::decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
         nan, number);
     break;
   case Specials::ieee:
-    // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
+    // All ones in the exponent: infinity, or NaN if the mantissa is not 0.
     nan = b.ori(b.ori(b.shl(magnitude, 23 - format.mantissaBits),
                       b.like(magnitude, f32Infinity)),
                 sign);

@@ -57,8 +57,8 @@ double scaled::foldLog2(float x) {
 
 Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value least = b.real(x.getType(), -100.0);
-  // A NaN, whose bits depend on the target, would leave its mark. This form is
-  // one instruction of x86.
+  // Handles NaN as well, whose bits depend on the target and would affect the
+  // result. This form is a single instruction on x86.
   Value isAbove = b.compare(arith::CmpFPredicate::OGT, x, least);
   x = b.select(isAbove, x, least);
   // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
