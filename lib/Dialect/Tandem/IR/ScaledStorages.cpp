@@ -51,7 +51,7 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C1)
+/// Verifies (C1).
 static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
                                  Group group) {
   bool isSize = group.columns >= ScaledStorageAttr::minGroup &&
@@ -68,7 +68,7 @@ static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
   return diagnostic << group.columns;
 }
 
-/// (C9)
+/// Verifies (C9).
 static LogicalResult
 verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group) {
@@ -84,7 +84,7 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C10)
+/// Verifies (C10).
 static LogicalResult
 verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group, Type scale,
@@ -131,7 +131,7 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The planes of a code, whose bits are what a kernel loads.
+/// Returns the planes of a code, whose bits kernels load.
 static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
   for (const scaled::CodePlane &plane : code.getPlanes())
@@ -272,7 +272,8 @@ private:
                                    storage.getMargin());
   }
 
-  /// A given scale is the only persistent plane, the next one the first.
+  /// Returns the scale that is known before a store. A given one is the only
+  /// persistent plane, that of a history the first one.
   Value getKnownScale() {
     Value bits =
         *llvm::find_if(inputs.persistent, [](Value entry) { return entry; });
@@ -296,12 +297,12 @@ private:
                                       scale, least, code);
   }
 
-  /// The scale of the next store, and what the history gets.
+  /// Returns the scale of the next store, and the newest value of the history.
   SmallVector<Value> pushHistory() {
     Value amax = findLargest();
     Value largest = arith::MaxUIOp::create(b.builder, b.loc, amax,
                                            inputs.persistent.back());
-    // Without a number to follow, the scale stays.
+    // If all magnitudes are zero, the scale stays.
     Value isZero =
         b.compare(arith::CmpIPredicate::eq, largest, b.like(largest, 0));
     Value stays = b.bits(getKnownScale());
@@ -323,7 +324,7 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   return ScaledEncoder(*this, builder, loc, value, inputs).encode();
 }
 
-/// Whether codes, as bits, stand for the largest number.
+/// Returns whether codes, as bits, stand for the largest number.
 static Value isLargest(SequenceBuilder &b, scaled::CodeAttrInterface code,
                        ValueRange codes, Value exponent) {
   Value number = b.abs(code.decode(b, codes, exponent));
@@ -379,7 +380,7 @@ Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
   return getCode().finish(b, getCode().decode(b, codes, Value()));
 }
 
-/// The codes of a value under a scale of 1.
+/// Returns the codes of a value under a scale of 1.
 static SmallVector<Value> encodeAlone(SequenceBuilder &b,
                                       scaled::CodeAttrInterface code,
                                       Value value, const EncodeInputs &inputs) {
@@ -492,13 +493,13 @@ StorageAttrInterface ResidualStorageAttr::getNearest() const {
   return get(getContext(), getFormat(), getResidual(), RoundingMode::nearest);
 }
 
-/// The integer's largest value: 127 or 32767.
+/// Returns the integer's largest value: 127 or 32767.
 static double getLevels(Type residual) {
   return double((1 << (residual.getIntOrFloatBitWidth() - 1)) - 1);
 }
 
-/// The f32 bits of the power of two that a visible value's last place counts
-/// from: that of its exponent, or of the smallest normal number.
+/// Returns the f32 bits of the power of two that a visible value's last place
+/// counts from: that of its exponent, or of the smallest normal number.
 static Value buildBinade(SequenceBuilder &b, Value wide, Type type) {
   FloatFormat format = FloatFormat::get(type);
   Value bits = b.bits(wide);
@@ -511,7 +512,8 @@ static Value buildBinade(SequenceBuilder &b, Value wide, Type type) {
                                 b.like(bits, 0x7F000000));
 }
 
-/// Half a unit in the last place of a visible value that was widened to f32.
+/// Returns half a unit in the last place of a visible value that was widened to
+/// f32.
 static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
   int mantissaBits = FloatFormat::get(type).mantissaBits;
   Value power = b.bitcast(buildBinade(b, wide, type), b.builder.getF32Type());
@@ -519,9 +521,10 @@ static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
                b.real(power.getType(), std::ldexp(1.0, -mantissaBits - 1)));
 }
 
-/// The distance of a value from its visible copy, in halves of a unit of the
-/// last place. The quotient by that power of two is exact, as are the two
-/// products by powers that f32 has; it lacks the largest 2^(m + 1) / binade.
+/// Returns the distance of a value from its visible copy, in halves of a unit
+/// of the last place. The quotient by that power of two is exact, as are the
+/// two products by powers that f32 has; it lacks the largest 2^(m + 1) /
+/// binade.
 static Value divideByHalfUlp(SequenceBuilder &b, Value rest, Value wide,
                              Type type) {
   int mantissaBits = FloatFormat::get(type).mantissaBits;
@@ -545,14 +548,14 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
   return b.add(high, b.mul(part, buildHalfUlp(b, high, getFormat())));
 }
 
-/// The integer nearest to a level, as i32.
+/// Returns the integer nearest to a level, as i32.
 static Value roundSigned(SequenceBuilder &b, Value level) {
   // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
   Value anchor = b.real(level.getType(), 0x1.8p23);
   return b.subi(b.bits(b.add(level, anchor)), b.bits(anchor));
 }
 
-/// One of the integers around a level, as i32.
+/// Returns one of the integers around a level, as i32.
 static Value roundSignedByBits(SequenceBuilder &b, Value level, double most,
                                RoundingMode rounding, Value random) {
   Value magnitude =
