@@ -334,7 +334,7 @@ SmallVector<Value> DynamicCodeAttr::encode(SequenceBuilder &b, Value y,
 /// Returns the number of a rank other than those of zero and one.
 static Value buildCentre(SequenceBuilder &b, Value rank, const Layout &layout) {
   Type f32 = b.builder.getF32Type();
-  // 2n + 1: the fraction of an f32 is (k + 1/2) / 2^i.
+  // The fraction of 2n + 1 as an f32 is (k + 1/2) / 2^i.
   Value odd = b.addi(b.shl(rank, 1), b.like(rank, 2 * layout.shift + 1));
   Value wide = b.toReal(odd);
   Value bits = b.bits(wide);

@@ -278,7 +278,8 @@ struct LowerStoragePass
       MetricOp::create(builder, kernel.getLoc(), value, index);
   }
 
-  /// The planes as a tensor was loaded, and their codes as it was stored.
+  /// The values of a tensor's planes when it was loaded, and their codes when
+  /// it was stored.
   llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
   /// The values that an element adds to each metric.
   SmallVector<Value> measured;

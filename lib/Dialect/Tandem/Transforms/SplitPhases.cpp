@@ -244,7 +244,7 @@ public:
 
   ArrayRef<Phase> getEarly() const { return ArrayRef(phases).drop_back(); }
   Phase getLast() const { return phases.back(); }
-  /// The phases of the reductions, in their order.
+  /// Returns the phases of the reductions, in their order.
   ArrayRef<Phase> getReductions() const { return reductions; }
 
   /// Returns whether the last phase executes an operation for its effect.
