@@ -303,7 +303,7 @@ typedef struct TandemStoredInput {
   const char *storage;
 } TandemStoredInput;
 
-/// The layer to read. Null strings and zeros mean the defaults.
+/// The options of a layer. Null strings and zeros mean the defaults.
 typedef struct TandemLayerOptions {
   /// A built-in layer's name, the path of an .mlir file, or MLIR text.
   const char *layer;

@@ -55,7 +55,7 @@ struct Chunk {
   SmallVector<Value> planes;
   /// One value per uniform argument of the kernel's body.
   SmallVector<Value> uniforms;
-  /// The number of the tensor's rows, columns and elements.
+  /// The numbers of the tensor's rows, columns and elements.
   Value rows, columns, size;
   /// The number of the unsharded tensor's elements, if the kernel asks for it.
   Value wholeSize;

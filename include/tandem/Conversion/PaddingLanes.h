@@ -20,8 +20,8 @@
 namespace tandem {
 
 /// Returns whether a flag's condition may hold in lanes beyond a tensor's end,
-/// where planes are read as zeros. If not, as for a gradient that is not
-/// finite, no mask is needed.
+/// where planes are read as zeros. If it cannot, no mask is needed. The flag of
+/// gradients that are not finite is such a case.
 bool mayHoldInPadding(SetFlagOp setFlag);
 
 /// Returns whether the value that an operation reduces, the bits of a

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the codes of scaled values, by docs/Numerics.md.
+// This file declares the codes of scaled values, as docs/Numerics.md specifies
+// them.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares values of 8-bit strategies, by docs/Numerics.md: codes
-// under the scale that a group of them shares, and residuals in fractions of an
-// ulp. Scales of type f8E8M0FNU are integers of 8 bits here.
+// This file declares the values of 8-bit strategies, as docs/Numerics.md
+// specifies them: codes under the scale that a group of them shares, and
+// residuals in fractions of an ulp. Scales of type f8E8M0FNU are integers of 8
+// bits here.
 //
 //===----------------------------------------------------------------------===//
 

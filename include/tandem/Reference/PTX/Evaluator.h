@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares an evaluator for the PTX subset that Tandem's kernels use.
-// Floating point goes through SoftFloat, integers are exact, memory is the
-// host's within buffers that the caller names. Whatever the evaluator does not
-// know is an error that names the line.
+// It computes floats with SoftFloat and integers exactly, and accesses the
+// host's memory within buffers that the caller names. Anything that the
+// evaluator does not know is an error that names the line.
 //
 //===----------------------------------------------------------------------===//
 

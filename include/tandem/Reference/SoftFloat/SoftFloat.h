@@ -8,8 +8,8 @@
 //
 // This file declares the number type of the reference interpreter and of the
 // PTX evaluator: correctly rounded arithmetic on top of llvm::APFloat, which
-// computes with integers only and shares no code with the lowerings. Each
-// result of 8-bit arithmetic is computed once and remembered.
+// computes with integers only and shares no code with the lowerings. The
+// results of 8-bit arithmetic are cached.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,7 @@ public:
 
   /// Creates positive zero.
   explicit SoftFloat(Format format) : SoftFloat(format, uint64_t(0)) {}
-  /// Takes over a value whose semantics is that of `format`.
+  /// Creates a number from a value whose semantics is that of `format`.
   SoftFloat(Format format, const llvm::APFloat &value);
 
   /// Keeps every bit, NaN payloads included; higher bits are ignored.
@@ -86,8 +86,8 @@ public:
   uint64_t toBits() const { return bits; }
   /// Returns the bits with any NaN replaced by the canonical one.
   uint64_t toCanonicalBits() const;
-  /// Converts to double, for printing. Exact, since every format fits in a
-  /// double.
+  /// Converts to double, for printing. This is exact, since every format fits
+  /// in a double.
   double toDouble() const;
 
   bool isNaN() const { return !isFinite() && !isInf(); }

@@ -81,7 +81,7 @@ struct PartRequirement {
 /// Counts the arithmetic of the launches of a module's `tandem.step`
 /// operations, which -tandem-split-phases creates and whose bodies are scalar
 /// operations on planes. A format that no GPU computes in is counted as the f32
-/// sequence that stands for it, a conversion that the chip has as itself.
+/// sequence that replaces it, and a conversion that the chip has as itself.
 llvm::Expected<std::vector<PartRequirement>>
 countRequired(ModuleOp module, llvm::StringRef chip);
 

@@ -66,9 +66,10 @@ StringRef stringifyProof(Proof proof);
 Proof proveExact(const Transform &transform, const FloatRange &a,
                  const FloatRange &b);
 
-/// Returns whether all lemmas that a proof uses, and those about its rewriting,
-/// are known to hold in the format (verification/proof_lemmas.py and
-/// proof_steps.py have them). If not, nothing may be rewritten.
+/// Returns whether all lemmas that a proof uses, and those about the rewriting
+/// that it allows, are known to hold in the format
+/// (verification/proof_lemmas.py and proof_steps.py have them). If not, nothing
+/// may be rewritten.
 bool hasLemmas(Proof proof, FloatType type);
 
 /// Returns the bound on a transform's error relative to its result.
