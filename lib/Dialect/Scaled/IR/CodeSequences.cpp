@@ -81,9 +81,9 @@ Value scaled::orientBits(SequenceBuilder &b, Value y, Value random,
   return b.xori(random, b.shr(getSign(b, y), 16));
 }
 
-/// A level of less than 2^15, counted in fractions of 2^16, as i32. The half
-/// makes what lies a rounding error below an integer that integer, so that
-/// numbers which are read and stored again stay.
+/// Returns 2^16 times a level of less than 2^15, as i32. The half turns a level
+/// that lies a rounding error below an integer into that integer, so that
+/// numbers which are read and stored again stay unchanged.
 static Value countFractions(SequenceBuilder &b, Value level) {
   Value units = b.fma(level, b.real(level.getType(), 0x1p16),
                       b.real(level.getType(), 0.5));
@@ -117,10 +117,10 @@ Value scaled::roundSignedLevel(SequenceBuilder &b, Value y, Value level,
   return b.shrs(sum, 16);
 }
 
-/// The inverse in two parts: the products with the upper one are exact, so that
-/// the result is rounded by the addition, and the other products' errors are
-/// too small to matter, since no such quotient is as close to halfway between
-/// two numbers.
+/// The inverse has two parts. The products with the upper one are exact, so
+/// that the fma rounds the result, and the other products' errors are too small
+/// to matter, since no such quotient is as close to halfway between two
+/// numbers.
 Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor,
                             double unit) {
   int bits = std::numeric_limits<float>::digits - (std::ilogb(divisor) + 1);
@@ -135,8 +135,8 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
                           Value code, FloatFormat format) {
   Value magnitudes = b.like(code, format.magnitudeMask());
   Value nan = b.like(code, format.canonicalNaN());
-  // The sign in its place, the code below: one operation on bits where targets
-  // have them of three operands.
+  // The sign stays in its place, with the code below it: a single operation on
+  // targets with three-operand bitwise operations.
   Value top = b.shr(b.bits(y), 32 - format.width());
   Value number = b.xori(top, b.andi(b.xori(top, code), magnitudes));
   if (format.specials == Specials::negative_zero) {
@@ -175,7 +175,7 @@ Value scaled::decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
                       nan, number);
     break;
   case Specials::ieee:
-    // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
+    // All ones in the exponent: infinity, or NaN if the mantissa is not 0.
     nan = b.ori(b.ori(b.shl(magnitude, 23 - format.mantissaBits),
                       b.like(magnitude, f32Infinity)),
                 sign);

@@ -1,4 +1,4 @@
-//===- Codes.cpp - What each code answers ---------------------------------===//
+//===- Codes.cpp - Codes of the scaled dialect ----------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -48,7 +48,7 @@ void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;
 }
 
-// Parses the code that is stretched; a float is written only as its format.
+// Parses the code that is stretched. A float is written only as its format.
 static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
   SMLoc location = parser.getCurrentLocation();
   Type format;
@@ -98,19 +98,19 @@ static double getLargestOf(Type format) {
   return fields.decode(fields.maxFinite());
 }
 
-/// The smallest positive number of a format.
+/// Returns the smallest positive number of a format.
 static float getSmallestOf(Type format) {
   return static_cast<float>(FloatFormat::get(format).decode(1));
 }
 
-/// `value`'s type with another element type.
+/// Returns `value`'s type with another element type.
 static Type withElement(Value value, Type element) {
   auto vector = dyn_cast<VectorType>(value.getType());
   return vector ? vector.clone(element) : element;
 }
 
-/// The code of the number nearest to y, which saturates where `isFinite` holds,
-/// and back: by the target's own means.
+/// Builds the code of the number nearest to y, which saturates if `isFinite`,
+/// with the target's own conversion.
 static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
                            Type format) {
   Type type = withElement(y, tandem::getBitsType(format));
@@ -118,7 +118,7 @@ static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
                                /*exact=*/false);
 }
 
-/// The code of one of the numbers around y.
+/// Builds the code of one of the numbers around y.
 static Value roundToCode(SequenceBuilder &b, Value y, Value isFinite,
                          Type format, RoundingMode rounding, Value random) {
   if (rounding == RoundingMode::nearest)
@@ -219,8 +219,8 @@ Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
 // Integers
 //===----------------------------------------------------------------------===//
 
-/// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
-/// becomes of others is of no interest.
+/// Rounds a value in [0, 255] to the nearest integer, ties to even, as i32
+/// bits. The result for any other value is unspecified.
 static Value roundToInteger(SequenceBuilder &b, Value value) {
   // From 2^23 on, f32 holds only integers.
   Value anchor = b.real(value.getType(), 0x1p23);
@@ -228,14 +228,14 @@ static Value roundToInteger(SequenceBuilder &b, Value value) {
   return b.andi(bits, b.like(bits, 0xFF));
 }
 
-/// One of the integers around a level, as i32 bits.
+/// Rounds a level to one of the integers around it, as i32 bits.
 static Value roundByte(SequenceBuilder &b, Value level, RoundingMode rounding,
                        Value random) {
   return rounding == RoundingMode::nearest ? roundToInteger(b, level)
                                            : roundLevel(b, level, random);
 }
 
-/// The smallest f32 whose level reaches 1. `guess` is near it.
+/// Returns the smallest f32 whose level reaches 1. `guess` is near it.
 static float findSmallest(float guess,
                           llvm::function_ref<float(float)> getLevel) {
   while (getLevel(guess) >= 1.0f)
@@ -253,14 +253,14 @@ static Value chooseFinite(SequenceBuilder &b, Value isFinite, Value code,
   return b.select(isFinite, byte, b.like(byte, nan));
 }
 
-/// Returns an integer in [0, 255], less `offset`, as f32, exactly.
+/// Converts an integer in [0, 255] to f32 and subtracts `offset`, exactly.
 static Value fromByte(SequenceBuilder &b, Value word, double offset = 0.0) {
   Value anchor = b.like(word, llvm::bit_cast<uint32_t>(0x1p23f));
   Value biased = b.bitcast(b.ori(word, anchor), b.builder.getF32Type());
   return b.sub(biased, b.real(biased.getType(), 0x1p23 + offset));
 }
 
-/// Returns the f32 of a byte of two's complement, exactly.
+/// Converts a byte in two's complement to f32, exactly.
 static Value fromSignedByte(SequenceBuilder &b, Value word) {
   return fromByte(b, b.xori(word, b.like(word, 0x80)), 128.0);
 }
@@ -290,7 +290,7 @@ SoftsignCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyRounding(emitError, "a softsign code", rounding);
 }
 
-/// The smallest number that is stored as 1, as `encode` computes it.
+/// Returns the smallest number that is stored as 1, as `encode` computes it.
 static float getSmallestSoftsign() {
   return findSmallest(1.0f / 253.0f, [](float y) {
     float curve = (y + y) / (1.0f + y);
@@ -348,7 +348,7 @@ LogicalResult RootCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyRounding(emitError, "a root code", rounding);
 }
 
-/// The smallest number that is stored as 1, as `encode` computes it.
+/// Returns the smallest number that is stored as 1, as `encode` computes it.
 static float getSmallestRoot() {
   return findSmallest(1.0f / 254.0f, [](float y) {
     return y * static_cast<float>(rootLevels);

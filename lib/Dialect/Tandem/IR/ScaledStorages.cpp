@@ -51,7 +51,7 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C1)
+/// Verifies (C1).
 static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
                                  Group group) {
   bool isSize = group.columns >= ScaledStorageAttr::minGroup &&
@@ -68,7 +68,7 @@ static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
   return diagnostic << group.columns;
 }
 
-/// (C9)
+/// Verifies (C9).
 static LogicalResult
 verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group) {
@@ -84,7 +84,7 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C10)
+/// Verifies (C10).
 static LogicalResult
 verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group, Type scale,
@@ -131,7 +131,7 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The planes of a code, whose bits are what a kernel loads.
+/// Returns the planes of a code, whose bits kernels load.
 static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
   for (const scaled::CodePlane &plane : code.getPlanes())
@@ -272,7 +272,8 @@ private:
                                    storage.getMargin());
   }
 
-  /// A given scale is the only persistent plane, the next one the first.
+  /// Returns the scale that is known before a store. A given one is the only
+  /// persistent plane, that of a history the first one.
   Value getKnownScale() {
     Value bits =
         *llvm::find_if(inputs.persistent, [](Value entry) { return entry; });
@@ -296,12 +297,12 @@ private:
                                       scale, least, code);
   }
 
-  /// The scale of the next store, and what the history gets.
+  /// Returns the scale of the next store, and the newest value of the history.
   SmallVector<Value> pushHistory() {
     Value amax = findLargest();
     Value largest = arith::MaxUIOp::create(b.builder, b.loc, amax,
                                            inputs.persistent.back());
-    // Without a number to follow, the scale stays.
+    // If all magnitudes are zero, the scale stays.
     Value isZero =
         b.compare(arith::CmpIPredicate::eq, largest, b.like(largest, 0));
     Value stays = b.bits(getKnownScale());
@@ -323,7 +324,7 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   return ScaledEncoder(*this, builder, loc, value, inputs).encode();
 }
 
-/// Whether codes, as bits, stand for the largest number.
+/// Returns whether codes, as bits, stand for the largest number.
 static Value isLargest(SequenceBuilder &b, scaled::CodeAttrInterface code,
                        ValueRange codes, Value exponent) {
   Value number = b.abs(code.decode(b, codes, exponent));
@@ -379,7 +380,7 @@ Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
   return getCode().finish(b, getCode().decode(b, codes, Value()));
 }
 
-/// The codes of a value under a scale of 1.
+/// Returns the codes of a value under a scale of 1.
 static SmallVector<Value> encodeAlone(SequenceBuilder &b,
                                       scaled::CodeAttrInterface code,
                                       Value value, const EncodeInputs &inputs) {
@@ -492,13 +493,13 @@ StorageAttrInterface ResidualStorageAttr::getNearest() const {
   return get(getContext(), getFormat(), getResidual(), RoundingMode::nearest);
 }
 
-/// The integer's largest value: 127 or 32767.
+/// Returns the integer's largest value: 127 or 32767.
 static double getLevels(Type residual) {
   return double((1 << (residual.getIntOrFloatBitWidth() - 1)) - 1);
 }
 
-/// Returns the exponent of a visible value that was widened to f32, in place:
-/// at least that of the format's smallest normal number.
+/// Returns the f32 bits of the power of two that a visible value's last place
+/// counts from: that of its exponent, or of the smallest normal number.
 static Value getExponent(SequenceBuilder &b, Value wide, Type type) {
   Value bits = b.bits(wide);
   uint64_t least = uint64_t(FloatFormat::get(type).minExponent() + 127) << 23;
@@ -512,8 +513,9 @@ static double getHalfUlp(Type type) {
   return std::ldexp(1.0, -FloatFormat::get(type).mantissaBits - 1);
 }
 
-/// The residual is scaled to units of the power of two, not the power to halves
-/// of a unit in its last place: both products are exact or rounded once.
+/// The quotient of the residual, not the power of two, is multiplied by half a
+/// unit in the last place of 1: that product is exact, and half a unit in the
+/// last place of the value could be subnormal.
 Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
                                   ValueRange planes, Type) const {
   SequenceBuilder b(builder, loc);
@@ -531,9 +533,9 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
   return b.add(high, b.mul(part, b.bitcast(exponent, f32)));
 }
 
-/// Returns the distance of a value from its visible copy in the unit of half
-/// the power of two of the copy, exactly: f32 has the inverse of every half. A
-/// copy that is not finite has the distance zero.
+/// Returns the distance of a value from its visible copy divided by half the
+/// power of two of the copy, exactly: f32 has the inverse of each half, but not
+/// of each power. The distance from a copy that is not finite is zero.
 static Value measureDistance(SequenceBuilder &b, Value value, Value wide,
                              Type type) {
   Type f32 = b.builder.getF32Type();
@@ -545,10 +547,10 @@ static Value measureDistance(SequenceBuilder &b, Value value, Value wide,
   return b.mul(rest, b.bitcast(inverse, f32));
 }
 
-/// Returns the residual, of eight bits, of a bf16, rounded by bits. The
-/// distance is a whole number of at most 2^16 units, and so 127 times it a
-/// whole number of fractions of 2^16 of the residual: no product needs to be
-/// rounded. The addend has no bit in common with the random ones.
+/// Rounds the residual of a bf16 by bits to eight bits. The distance is a
+/// multiple of 2^-23 and at most 2^-7, so that 2^16 times the level is 127 times
+/// an integer of at most 2^16, and nothing is rounded before the bits are added.
+/// The constant and the random bits share no bit, so that an or adds them.
 static Value roundByteOfBF16(SequenceBuilder &b, Value distance, Value random) {
   Value anchor = b.real(distance.getType(), 0x1.8p23);
   Value units =
@@ -559,7 +561,7 @@ static Value roundByteOfBF16(SequenceBuilder &b, Value distance, Value random) {
   return b.shrs(sum, 16);
 }
 
-/// Returns the residual of a distance as i32.
+/// Returns the residual for a distance, as i32.
 static Value roundResidual(SequenceBuilder &b, ResidualStorageAttr storage,
                            Value distance, Value random) {
   Type format = storage.getFormat(), residual = storage.getResidual();
