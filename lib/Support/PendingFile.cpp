@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements files that appear under their names when they are whole.
+// This file implements files that appear under their names once they are
+// complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +31,8 @@ std::string tandem::followLinks(StringRef path) {
   return path.str();
 }
 
-/// A device or a pipe would be replaced by a file.
+/// Refuses anything but a regular file or a new one: the rename would replace a
+/// device or a pipe by a file.
 static std::error_code checkTarget(StringRef path) {
   sys::fs::file_status status;
   if (sys::fs::status(path, status) || sys::fs::is_regular_file(status))
