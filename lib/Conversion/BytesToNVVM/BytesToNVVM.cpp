@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the conversion of integer operations on vectors to what
-// an NVIDIA chip does in fewer instructions: byte permutations, and comparisons
-// that find NaNs among floats. Neither LLVM nor ptxas finds these.
+// This file implements the conversion of integer operations on vectors to
+// operations that take fewer instructions on an NVIDIA chip: byte permutations,
+// and float comparisons that detect NaN. Neither LLVM nor ptxas finds these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ using namespace tandem;
 // Matching
 //===----------------------------------------------------------------------===//
 
-/// The constant that all elements of a value are.
+/// Returns the constant that all elements of a value have, or no value.
 static std::optional<uint64_t> getConstant(Value value) {
   llvm::APInt constant;
   if (!matchPattern(value, m_ConstantInt(&constant)))
@@ -38,7 +38,7 @@ static std::optional<uint64_t> getConstant(Value value) {
   return constant.getZExtValue();
 }
 
-/// The value that is shifted by exactly `amount`, or null.
+/// Returns the value that is shifted by exactly `amount`, or null.
 template <typename ShiftOp>
 static Value matchShift(Value value, uint64_t amount) {
   auto shift = value.getDefiningOp<ShiftOp>();
@@ -46,7 +46,7 @@ static Value matchShift(Value value, uint64_t amount) {
                                                         : Value();
 }
 
-/// The number of words if a value is a vector of whole words, else 0.
+/// Returns the number of 32-bit words of a vector of i32, or 0 for other types.
 static int64_t countWords(Type type) {
   auto vector = dyn_cast<VectorType>(type);
   if (!vector || vector.getRank() != 1 || vector.isScalable() ||
@@ -60,9 +60,9 @@ static int64_t countWords(Type type) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the
-/// first word, from the lowest, 4 to 7 those of the second; the selector's
-/// hexadecimal digits say which one each byte of the result is.
+/// Builds permutations of the bytes of two words. Bytes 0 to 3 are those of the
+/// first word, from the lowest, and 4 to 7 those of the second. Each
+/// hexadecimal digit of the selector chooses one byte of the result.
 struct Permutation {
   OpBuilder &builder;
   Location loc;
@@ -76,7 +76,7 @@ struct Permutation {
   Value extract(Value vector, int64_t lane) {
     return vector::ExtractOp::create(builder, loc, vector, lane);
   }
-  /// The words as a vector of `type`.
+  /// Returns the words as a vector of `type`.
   Value join(ArrayRef<Value> words, Type type) {
     auto wordType =
         VectorType::get({int64_t(words.size())}, builder.getI32Type());
@@ -114,8 +114,9 @@ static Value packBytes(Permutation permutation, Value words, Type type) {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// The upper parts of words, `shift` bits below which are dropped; a constant
-/// that is chosen in the place of some is chosen before the shift.
+/// Returns words whose upper parts are the value, which drops their lowest
+/// `shift` bits, or null. If the value selects a constant for some elements,
+/// the result selects that constant before the shift.
 static Value matchUpperParts(PatternRewriter &rewriter, Value value,
                              uint64_t shift) {
   if (Value words = matchShift<arith::ShRUIOp>(value, shift))
@@ -132,7 +133,7 @@ static Value matchUpperParts(PatternRewriter &rewriter, Value value,
                   words);
 }
 
-/// Truncated upper parts of words are one permutation for each two of them.
+/// Packs the truncated upper parts of words, with one permutation for each two.
 static LogicalResult packUpperParts(arith::TruncIOp op,
                                     PatternRewriter &rewriter) {
   int64_t count = countWords(op.getIn().getType());
@@ -150,8 +151,8 @@ static LogicalResult packUpperParts(arith::TruncIOp op,
   return success();
 }
 
-/// Whether a value has none of the bits: a constant, one of two, or one of
-/// these for all elements.
+/// Returns whether none of the bits is set in a value that is a constant, a
+/// selection of constants, or a broadcast of one of these.
 static bool isClear(Value value, uint64_t bits) {
   if (std::optional<uint64_t> constant = getConstant(value))
     return !(*constant & bits);
@@ -162,7 +163,8 @@ static bool isClear(Value value, uint64_t bits) {
          isClear(select.getFalseValue(), bits);
 }
 
-/// A word's upper half, moved by a byte, between bytes of another.
+/// Inserts the upper half of a word, shifted by a byte, between the outer bytes
+/// of another word with one permutation.
 static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   Value moved = matchShift<arith::ShLIOp>(op.getLhs(), 8);
   Value words = moved ? matchShift<arith::ShRUIOp>(moved, 16) : Value();
@@ -179,7 +181,7 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A magnitude above infinity's is that of a NaN.
+/// Replaces the comparison of a magnitude with infinity by a test for NaN.
 static LogicalResult compareFloats(arith::CmpIOp op,
                                    PatternRewriter &rewriter) {
   auto magnitude = op.getLhs().getDefiningOp<arith::AndIOp>();

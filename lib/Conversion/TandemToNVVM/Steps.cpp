@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Bytes of the widest memory access.
+/// The bytes of the widest memory access.
 static constexpr int64_t accessBytes = 16;
 
 Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
@@ -42,8 +42,8 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
-/// The same comparison in 32 bits. LLVM makes one comparison of several by an
-/// extreme of their operands, and ptxas cannot be trusted with extremes of
+/// Returns the same comparison in 32 bits. LLVM merges several comparisons into
+/// one of an extreme of their operands, and ptxas miscompiles extremes of
 /// 16-bit integers (lib/Target/PTX/ForbiddenIdioms.cpp).
 static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
@@ -100,7 +100,7 @@ void NVVMKernelBuilder::addToColumns(BodyBlock &block, PartialOp op) {
                 : value);
 }
 
-/// Prepares this thread's part of the metric or the partial.
+/// Computes this thread's part of a metric or a partial.
 void NVVMKernelBuilder::addToReduction(BodyBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   Value value = mapping.lookup(op->getOperand(0));
@@ -149,8 +149,8 @@ SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
   });
 }
 
-/// An index is at most one step beyond its chunk's end, so that 32 bits hold
-/// the difference, and each lane is compared in one instruction.
+/// The index is at most one step past the end of its chunk, so that the
+/// difference fits in 32 bits and each lane is compared in one instruction.
 Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();
@@ -178,7 +178,7 @@ void NVVMKernelBuilder::forExistingLanes(
   }
 }
 
-/// Element by element, each only if it exists.
+/// Loads elements one by one, each only if it exists.
 SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
                                                 Value index) {
   SequenceBuilder b(builder, loc);
