@@ -21,7 +21,7 @@ using namespace tandem;
 char CompilerError::ID = 0;
 
 Diagnostic &tandem::operator<<(Diagnostic &diagnostic, const Named &thing) {
-  // The metadata hold pairs: an argument's position and the kind of thing that
+  // The metadata are pairs: an argument's position and the kind of thing that
   // it names.
   unsigned position = diagnostic.getArguments().size();
   diagnostic.getMetadata().push_back(DiagnosticArgument(position));

@@ -34,7 +34,7 @@ public:
                      ? Type(b.builder.getI32Type())
                      : VectorType::get({counters}, b.builder.getI64Type())) {}
 
-  /// Returns the four words of each counter, from `group`, an i64, on.
+  /// Returns the four words of the counters from `group`, an i64, on.
   SmallVector<Value> getWords(Value group);
   /// Returns the four of eight words that start after `halves` (less than 8)
   /// half-words.
@@ -54,7 +54,7 @@ private:
 };
 } // namespace
 
-/// Converts a 32- or 64-bit number to a word, one for each counter.
+/// Converts a 32- or 64-bit number to a word, broadcast to all counters.
 Value Philox::splat(Value scalar) {
   Value word = b.resize(scalar, getElementTypeOrSelf(wordType));
   if (counters == 1)

@@ -115,7 +115,7 @@ static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
     return b.convert(b.bitcast(code, f16), f32);
   if (isa<Float8E5M2Type>(format))
     return b.convert(b.bitcast(b.shl(b.resize(code, i16), 8), f16), f32);
-  // The word has the sign twice, above seven bits of f16's lower ones.
+  // The sign extension has also set bit 14 to the sign, which the mask clears.
   auto shaped = dyn_cast<VectorType>(code.getType());
   Type type = shaped ? Type(shaped.clone(i16)) : i16;
   Value word = arith::ExtSIOp::create(b.builder, b.loc, type, code);

@@ -55,8 +55,8 @@ static double getOverflowTie(FloatFormat format) {
   return llvm::bit_cast<float>(uint32_t(largest + halfUnit + rebias));
 }
 
-/// Returns whether x rounds to no finite number. Ties go to the even code: 448
-/// in E4M3FN, infinity in E5M2.
+/// Returns whether x rounds beyond the largest finite number. Ties go to the
+/// even code: 448 in E4M3FN, infinity in E5M2.
 static Value isBeyond(SequenceBuilder &b, Value x, FloatFormat format) {
   auto predicate = format.maxFinite() % 2 ? arith::CmpFPredicate::OGE
                                           : arith::CmpFPredicate::OGT;

@@ -149,8 +149,9 @@ SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
   });
 }
 
-/// The index is at most one step past the end of its chunk, so that the
-/// difference fits in 32 bits and each lane is compared in one instruction.
+/// Counts lanes in 32 bits, so that each lane is compared in one instruction.
+/// The difference fits, since the index is at most one step past the end of its
+/// chunk.
 Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements, for static builds, the class with which LLD compiles
-// bitcode. Kernels never are bitcode, and LLD's own class would pull in
+// bitcode. Kernels are never bitcode, and LLD's own class would pull in
 // link-time optimization and with it all of LLVM's passes.
 //
 //===----------------------------------------------------------------------===//

@@ -74,8 +74,8 @@ static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
                                  llvm::StringRef(messages).trim());
 }
 
-/// Makes a stub of the C math library. What is linked with it loads the real
-/// library at run time, and the machine that compiles kernels needs none.
+/// Makes a stub of the C math library. A kernel linked against the stub loads
+/// the real library at run time; the machine that compiles it needs none.
 static llvm::Error makeMathStub(TemporaryFile &stub) {
   TemporaryFile script;
   if (llvm::Error error =

@@ -81,7 +81,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   return llvm::Error::success();
 }
 
-/// Looks up the address of each phase, epilogue and the prologue.
+/// Looks up the addresses of the phases, the epilogues and the prologue.
 static llvm::Error lookupCode(CompiledKernel &result) {
   auto find = [&](StringRef symbol, void *&place) -> llvm::Error {
     auto address = result.code->lookup(symbol);

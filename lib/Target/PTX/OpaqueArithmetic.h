@@ -18,7 +18,7 @@
 namespace tandem {
 
 /// Passes the operands and the result of each floating-point operation through
-/// moves that LLVM knows nothing about, and may neither delete nor join. So no
+/// moves that LLVM knows nothing about and may neither delete nor merge. So no
 /// two operations share an operand, each operand could be anything, and each
 /// result is needed: no operation can be folded, merged or dropped. The values
 /// are the same. An operation that nothing depends on is left for LLVM to
