@@ -70,7 +70,7 @@ Error PendingFile::write(function_ref<Error(raw_ostream &)> print) {
   Error error = print(os);
   os.close();
   std::error_code code = os.error();
-  os.clear_error(); // or the stream would end the process
+  os.clear_error(); // Otherwise the stream would end the process.
   if (error)
     return error;
   return errorCodeToError(code);

@@ -48,8 +48,8 @@ static Named nameOf(func::FuncOp function) {
   return {TDM_MESSAGE_GRAPH, function.getSymName()};
 }
 
-/// Refuses functions that do not all restore the saved tensors of one forward
-/// pass.
+/// Checks that there are one or two functions that restore saved tensors, and
+/// that they restore those of the same forward pass.
 static llvm::Error checkRestoring(MutableArrayRef<func::FuncOp> restoring) {
   if (restoring.empty())
     return ErrorBuilder(TandemErrorGraph)

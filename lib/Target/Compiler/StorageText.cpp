@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Returns the parser's message, or says that the attribute is not a storage.
+/// Returns the parser's message, or one that says that this is not a storage.
 static std::string findError(Attribute attribute, const std::string &message) {
   if (!message.empty())
     return message;

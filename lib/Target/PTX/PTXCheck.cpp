@@ -227,7 +227,7 @@ void EntryReader::readConversion(const PTXInstruction &instruction,
   if (!target || (source && getBits(target->format) > getBits(source->format)))
     return;
   if (source && target->format == source->format)
-    return; // To an integral value.
+    return; // This rounds to an integral value.
   requireNearest(instruction, parts);
   if (source)
     count(instruction, RoundingOp::round, *target);

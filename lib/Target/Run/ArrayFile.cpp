@@ -389,7 +389,7 @@ static Error writeDirectory(StringRef path, const ArrayMap &arrays,
   }
   Error error = writeFiles(path, arrays);
   if (error && !exists)
-    sys::fs::remove(path); // only if nothing was put in place
+    sys::fs::remove(path); // Fails unless it is empty.
   return error;
 }
 
