@@ -36,8 +36,8 @@ struct EncodedFloat {
 };
 } // namespace
 
-/// Returns whether all uses of a value lead to a select that drops the value if
-/// the condition does not hold.
+/// Returns whether the only use of a value leads to a select that drops the
+/// value if the condition does not hold.
 static bool isChosenBy(Value condition, Value value) {
   while (value.hasOneUse()) {
     Operation *user = *value.user_begin();

@@ -176,7 +176,7 @@ Handler selectScalar(const Modifiers &modifiers, const PTXType &to,
       return nullptr;
     return modifiers.sat ? runSaturateInteger : runIntegerToInteger;
   }
-  if (!to.isFloat()) // always clamped, .sat or not
+  if (!to.isFloat()) // Always clamps, with or without .sat.
     return modifiers.toIntegral ? runFloatToInteger : nullptr;
   if (!from.isFloat())
     return modifiers.hasRounding && !modifiers.toIntegral && !modifiers.sat
