@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the conversion of integer operations on vectors to byte
-// permutations, which take an NVIDIA chip fewer instructions. Neither LLVM nor
-// ptxas finds these.
+// This file implements the conversion of operations on vectors to operations
+// that take fewer instructions on an NVIDIA chip: byte permutations, and
+// conversions of two elements. Neither LLVM nor ptxas finds these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ using namespace tandem;
 // Matching
 //===----------------------------------------------------------------------===//
 
-/// The constant that all elements of a value are.
+/// Returns the constant that all elements of a value have, or no value.
 static std::optional<uint64_t> getConstant(Value value) {
   llvm::APInt constant;
   if (!matchPattern(value, m_ConstantInt(&constant)))
@@ -38,7 +38,7 @@ static std::optional<uint64_t> getConstant(Value value) {
   return constant.getZExtValue();
 }
 
-/// The value that is shifted by exactly `amount`, or null.
+/// Returns the value that is shifted by exactly `amount`, or null.
 template <typename ShiftOp>
 static Value matchShift(Value value, uint64_t amount) {
   auto shift = value.getDefiningOp<ShiftOp>();
@@ -46,7 +46,7 @@ static Value matchShift(Value value, uint64_t amount) {
                                                         : Value();
 }
 
-/// The number of words if a value is a vector of whole words, else 0.
+/// Returns the number of 32-bit words of a vector of i32, or 0 for other types.
 static int64_t countWords(Type type) {
   auto vector = dyn_cast<VectorType>(type);
   if (!vector || vector.getRank() != 1 || vector.isScalable() ||
@@ -60,9 +60,9 @@ static int64_t countWords(Type type) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the
-/// first word, from the lowest, 4 to 7 those of the second; the selector's
-/// hexadecimal digits say which one each byte of the result is.
+/// Builds permutations of the bytes of two words. Bytes 0 to 3 are those of the
+/// first word, from the lowest, and 4 to 7 those of the second. Each
+/// hexadecimal digit of the selector chooses one byte of the result.
 struct Permutation {
   OpBuilder &builder;
   Location loc;
@@ -76,7 +76,7 @@ struct Permutation {
   Value extract(Value vector, int64_t lane) {
     return vector::ExtractOp::create(builder, loc, vector, lane);
   }
-  /// The words as a vector of `type`.
+  /// Returns the words as a vector of `type`.
   Value join(ArrayRef<Value> words, Type type) {
     auto wordType =
         VectorType::get({int64_t(words.size())}, builder.getI32Type());
@@ -118,9 +118,8 @@ static Value packBytes(Permutation permutation, Value words, Type type,
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// Returns the amount of a shift to the right whose result is truncated to
-/// parts of words, which both kinds of shift leave the same; 0 for other
-/// values.
+/// Returns the amount of a shift to the right, or 0 for other values. Both kinds
+/// of shift leave the same lower parts.
 static uint64_t getShift(Value value) {
   Operation *op = value.getDefiningOp();
   if (!isa_and_present<arith::ShRUIOp, arith::ShRSIOp>(op))
@@ -129,15 +128,16 @@ static uint64_t getShift(Value value) {
 }
 
 namespace {
-/// Parts of words, from a byte on.
+/// The parts of words that begin at a byte.
 struct Parts {
   Value words;
   uint64_t byte;
 };
 } // namespace
 
-/// Returns the words that a value is shifted from by whole parts, or the value.
-/// A constant that is chosen instead of some is chosen before the shift.
+/// Returns the words whose parts are the value's lowest `bits` bits. If the
+/// value selects a constant for some elements, the result selects that constant
+/// before the shift.
 static Parts matchParts(PatternRewriter &rewriter, Value value, unsigned bits) {
   uint64_t shift = getShift(value);
   if (shift && shift % bits == 0)
@@ -156,7 +156,7 @@ static Parts matchParts(PatternRewriter &rewriter, Value value, unsigned bits) {
       shift / 8};
 }
 
-/// Truncated words are one permutation for each two of them.
+/// Packs truncated words, with one permutation for each two.
 static LogicalResult packParts(arith::TruncIOp op, PatternRewriter &rewriter) {
   int64_t count = countWords(op.getIn().getType());
   unsigned bits = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
@@ -172,8 +172,8 @@ static LogicalResult packParts(arith::TruncIOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// Whether a value has none of the bits: a constant, one of two, or one of
-/// these for all elements.
+/// Returns whether none of the bits is set in a value that is a constant, a
+/// selection of constants, or a broadcast of one of these.
 static bool isClear(Value value, uint64_t bits) {
   if (std::optional<uint64_t> constant = getConstant(value))
     return !(*constant & bits);
@@ -184,7 +184,8 @@ static bool isClear(Value value, uint64_t bits) {
          isClear(select.getFalseValue(), bits);
 }
 
-/// A word's upper half, moved by a byte, between bytes of another.
+/// Inserts the upper half of a word, shifted by a byte, between the outer bytes
+/// of another word with one permutation.
 static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   Value moved = matchShift<arith::ShLIOp>(op.getLhs(), 8);
   Value words = moved ? matchShift<arith::ShRUIOp>(moved, 16) : Value();
@@ -201,8 +202,8 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A word's upper half below a constant, which LLVM would take for a sum and
-/// part again, is one permutation of the word and the constant.
+/// Joins the upper half of a word and a constant above it. Without this, LLVM
+/// reassociates the sum that the or stands for, which takes an instruction more.
 static LogicalResult joinHalves(arith::OrIOp op, PatternRewriter &rewriter) {
   Value words = matchShift<arith::ShRUIOp>(op.getLhs(), 16);
   std::optional<uint64_t> constant = getConstant(op.getRhs());
@@ -221,7 +222,7 @@ static LogicalResult joinHalves(arith::OrIOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// Numbers are rounded in pairs, also where each is widened again.
+/// Rounds numbers in pairs. LLVM does so only if no bf16 is widened again.
 static LogicalResult roundPairs(arith::TruncFOp op, PatternRewriter &rewriter) {
   auto type = dyn_cast<VectorType>(op.getType());
   if (!type || type.getRank() != 1 || type.getNumElements() % 2 != 0 ||

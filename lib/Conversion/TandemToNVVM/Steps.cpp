@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Bytes of the widest memory access.
+/// The bytes of the widest memory access.
 static constexpr int64_t accessBytes = 16;
 
 Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
@@ -42,8 +42,8 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
-/// The same comparison in 32 bits. LLVM makes one comparison of several by an
-/// extreme of their operands, and ptxas cannot be trusted with extremes of
+/// Returns the same comparison in 32 bits. LLVM merges several comparisons into
+/// one of an extreme of their operands, and ptxas miscompiles extremes of
 /// 16-bit integers (lib/Target/PTX/ForbiddenIdioms.cpp).
 static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
@@ -105,7 +105,7 @@ void NVVMKernelBuilder::addToColumns(BodyBlock &block, PartialOp op) {
                 : value);
 }
 
-/// Prepares this thread's part of the metric or the partial.
+/// Computes this thread's part of a metric or a partial.
 void NVVMKernelBuilder::addToReduction(BodyBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   Value value = mapping.lookup(op->getOperand(0));
@@ -152,14 +152,14 @@ SmallVector<Value> NVVMKernelBuilder::loadWide() {
   });
 }
 
-/// Returns an index as an i32 that counts from another.
+/// Returns the difference of two indices as an i32.
 static Value countFrom(SequenceBuilder &b, Value first, Value index) {
   Type i32 = b.builder.getI32Type();
   return b.subi(b.resize(index, i32), b.resize(first, i32));
 }
 
-/// An index is at most one step beyond its chunk's end, so that 32 bits hold
-/// the difference.
+/// The difference fits into 32 bits, since the index is at most one step past
+/// the end of its chunk.
 Value NVVMKernelBuilder::countLeft(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
   return countFrom(b, index, chunk.end);
@@ -171,16 +171,19 @@ Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
   return arith::MinSIOp::create(builder, loc, left, b.like(left, width));
 }
 
-/// The address is that of the chunk's first element, which no step changes, and
-/// an offset in 32 bits: one instruction adds up the two.
+/// Adds an offset of 32 bits to an address that is the same in all steps, which
+/// takes one instruction.
 Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                    Value index) {
   if (planes[plane].isTransposed)
     return launch.addressOf(chunk, plane, index);
   SequenceBuilder b(builder, loc);
-  Value offset = countFrom(b, chunk.begin, index);
-  if (planes[plane].group > 1)
-    offset = b.shr(offset, llvm::Log2_64(planes[plane].group));
+  int64_t group = planes[plane].group;
+  Value first = group > 1 ? b.andi(chunk.begin, b.like(chunk.begin, -group))
+                          : chunk.begin;
+  Value offset = countFrom(b, first, index);
+  if (group > 1)
+    offset = b.shr(offset, llvm::Log2_64(group));
   return launch.advance(launch.addressOf(chunk, plane, chunk.begin),
                         b.resize(offset, builder.getI64Type()),
                         planes[plane].bytes);
@@ -205,7 +208,7 @@ void NVVMKernelBuilder::forExistingLanes(
   }
 }
 
-/// Element by element, each only if it exists.
+/// Loads elements one by one, each only if it exists.
 SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
                                                 Value index) {
   SequenceBuilder b(builder, loc);
