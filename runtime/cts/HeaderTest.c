@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a use of every function of the header from C99.
+// This file calls every function of the header from C99.
 //
 //===----------------------------------------------------------------------===//
 

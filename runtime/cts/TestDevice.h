@@ -48,18 +48,18 @@ protected:
   tdm_device *device = nullptr;
 };
 
-/// The drivers, for INSTANTIATE_TEST_SUITE_P.
+/// Returns the name of a parameter's driver, for INSTANTIATE_TEST_SUITE_P.
 std::string nameOfDriver(const testing::TestParamInfo<const char *> &info);
 #define ON_EACH_DEVICE(suite)                                                  \
   INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values("cpu", "cuda"),          \
                            nameOfDriver)
 
-/// Whether the driver is the library that stands in for it.
+/// Returns whether the driver is the stand-in library.
 bool isFakeDriver();
 
 /// The image that a package would hold for a kernel with code for CUDA. With
-/// the library that stands in for the driver it is PTX that only names
-/// functions, which are registered there.
+/// the stand-in library it is PTX that only names functions, which are
+/// registered there.
 class TestCode {
 public:
   explicit TestCode(const tdm_kernel_desc &desc, const Totals &totals = {});
@@ -90,7 +90,7 @@ private:
   tdm_kernel *kernel = nullptr;
 };
 
-/// Memory of a device that begins as a copy of a vector.
+/// Memory of a device that is initialized from a vector.
 template <typename T>
 class DeviceArray {
 public:
