@@ -195,7 +195,7 @@ TEST_F(TensorError, ReadPlaneInsideOfAWrittenOne) {
 }
 
 TEST_F(TensorError, WrittenPlaneInsideOfAReadOne) {
-  // The long read-only interval hides behind shorter ones that end earlier.
+  // Shorter intervals that end earlier follow the long read-only interval.
   list.add(40, {&param[24], &grad[16]});
   list.add(1, {&grad[55], &grad[0]});
   list.add(1, {&param[23], &grad[20]});
@@ -339,7 +339,7 @@ TEST_F(TensorGroups, Overlap) {
 // All pairs
 //===----------------------------------------------------------------------===//
 
-/// Many random intervals against the quadratic definition.
+/// Compares the check with the quadratic definition on many random intervals.
 TEST(TensorOverlap, AgreesWithAllPairs) {
   OwnedKernel kernel(sgdDesc());
   std::vector<float> memory(4000);

@@ -18,10 +18,11 @@
 
 namespace tandem::cts {
 
-/// A function besides those of a description: what makes totals on a GPU.
+/// Functions that compute totals on a GPU, by name, which are not in a
+/// description.
 using Totals = std::vector<std::pair<std::string, tdm_cpu_entry>>;
 
-/// Owns a device, the CPU if nothing else is asked for.
+/// Owns a device, by default the CPU.
 class OpenDevice {
 public:
   explicit OpenDevice(const char *driver = "cpu") {
@@ -35,10 +36,10 @@ private:
   tdm_device *device = nullptr;
 };
 
-/// A test that runs on the device of each driver. Where there is no GPU, a
-/// library that only behaves like CUDA's driver stands in for it, and calls
-/// kernels as functions of this process. With a real driver the PTX of the same
-/// functions runs: TANDEM_TEST_PTX names the file.
+/// A test that runs on the device of each driver. If there is no GPU, a library
+/// stands in for CUDA's driver, and calls kernels as functions of this process.
+/// With a real driver, tests run the PTX of the same functions, in the file
+/// that TANDEM_TEST_PTX names.
 class DeviceTest : public testing::TestWithParam<const char *> {
 protected:
   void SetUp() override;
