@@ -73,7 +73,7 @@ struct Shape {
   int64_t rows, columns;
 };
 
-/// Return the number of entries and bytes of a plane of such a tensor.
+/// Return the number of entries, or of bytes, of a plane of such a tensor.
 int64_t entriesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
                   Shape shape);
 int64_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,

@@ -26,9 +26,9 @@ struct TensorList {
   using Sharding = std::tuple<int64_t, int64_t, std::vector<int64_t>, int64_t>;
 
   TensorList() = default;
-  /// Each list has one entry per tensor, except for \p pointers, which has the
-  /// planes of all tensors in turn. Tensors without a sharding are whole.
-  /// Throws if the lengths do not match.
+  /// Creates tensors from lists with one entry per tensor, except for
+  /// \p pointers, which has the planes of all tensors in turn. Tensors without
+  /// a sharding are whole. Throws if the lengths do not match.
   TensorList(const std::vector<int64_t> &heights,
              const std::vector<int64_t> &widths,
              const std::vector<int64_t> &firsts,

@@ -148,7 +148,8 @@ void State::drainUntil(StreamState &stream, long number) {
     runFirst(stream);
 }
 
-/// The legacy default stream and the streams that block wait for each other.
+/// Runs the work that a stream waits for: the legacy default stream and
+/// blocking streams wait for each other.
 void State::runPredecessors(const StreamState &stream, long number) {
   if (stream.isBlocking)
     return drainUntil(defaultStream, number);

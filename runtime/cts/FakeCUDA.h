@@ -82,16 +82,15 @@ typedef int (*fake_cuda_executor)(const char *ptx, const char *entry,
                                   uint32_t threads, const uint64_t *ranges,
                                   int64_t num_ranges);
 FAKE_CUDA_API void fake_cuda_set_executor(fake_cuda_executor executor);
-/// Are takeViolations and living for C; the text is valid until the next call
-/// on this thread.
+/// Do the same as takeViolations and living for callers in C. The text is valid
+/// until the next call on this thread.
 FAKE_CUDA_API const char *fake_cuda_violations(void);
 FAKE_CUDA_API const char *fake_cuda_living(void);
 
-/// While \p shares is not 0, all memory of the process also counts as the
-/// device's.
+/// Sets whether all memory of the process also counts as the device's.
 FAKE_CUDA_API void fake_cuda_share_memory(int shares);
-/// While \p does is not 0, work in a stream runs immediately, as if the host
-/// waited for each call.
+/// Sets whether work in a stream runs immediately, as if the host waited for
+/// each call.
 FAKE_CUDA_API void fake_cuda_work_at_once(int does);
 FAKE_CUDA_API void fake_cuda_set_devices(int count);
 /// Enqueues a function on a stream, as a framework enqueues its own kernels.

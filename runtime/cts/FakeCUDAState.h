@@ -139,8 +139,8 @@ struct State {
   /// captured, unless this thread's mode allows it. A refused call invalidates
   /// the captures that prohibit it. Returns the call's result.
   int checkUnsafe(const char *name);
-  /// Refuses a call that waits for a context with a captured stream, whatever
-  /// the thread's mode is.
+  /// Refuses a call that waits for a context with a captured stream,
+  /// regardless of the thread's mode.
   int checkContext(const char *name);
   /// Refuses a use of the legacy default stream while a stream that waits for
   /// it is captured.

@@ -63,7 +63,7 @@ public:
     int64_t begin, end;
   };
 
-  /// The tree of a whole tensor, which has no nodes.
+  /// Creates the tree of a whole tensor, which has no nodes.
   ShardTree() = default;
   /// Builds the tree of a sharded tensor. A leaf has \p unit elements.
   ShardTree(const Sharding &sharding, int64_t unit);

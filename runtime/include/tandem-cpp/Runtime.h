@@ -162,7 +162,7 @@ public:
   const tdm_kernel *get() const { return handle.get(); }
   const tdm_kernel_info &info() const { return *description; }
 
-  /// The arrays, hyperparameters and integers that a launch takes.
+  /// Return the arrays, hyperparameters and integers that a launch takes.
   Span<const tdm_plane_desc> planes() const {
     return {info().desc->planes, info().desc->num_planes};
   }

@@ -80,8 +80,8 @@ class _MaskedProduct(torch.autograd.Function):
 
 def masked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
                   masks: Masks) -> torch.Tensor:
-    """:func:`torch.nn.functional.linear` with a masked product. The bias is added to the masked
-    product."""
+    """Computes :func:`torch.nn.functional.linear` with a masked product, to which the bias is
+    added."""
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)

@@ -121,7 +121,7 @@ class SwiGLU(_Compressed, torch.nn.Module):
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
-        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        """Returns linear(self(gate, up)); see :func:`functional.gated_linear`."""
         return F.gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options,
                               **_products_of(linear))
 
@@ -143,7 +143,7 @@ class GeGLU(_Compressed, torch.nn.Module):
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
-        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        """Returns linear(self(gate, up)); see :func:`functional.gated_linear`."""
         return F.gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
                               linear.bias, **self._options, **_products_of(linear))
 

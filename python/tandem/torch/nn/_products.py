@@ -270,7 +270,7 @@ class PlainProducts:
 
     @staticmethod
     def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
-        """x @ weight.T + bias."""
+        """Returns x @ weight.T + bias."""
         return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
@@ -281,12 +281,12 @@ class PlainProducts:
 
     @staticmethod
     def to_input(dy: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The input's gradient, in rows."""
+        """Returns the input's gradient, in row-major order."""
         return (dy @ weight).contiguous()
 
     @staticmethod
     def to_weight(dy: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The weight's gradient."""
+        """Returns the weight's gradient."""
         return dy.T @ decoded(x)
 
 
@@ -295,7 +295,7 @@ class FP8Products:
 
     @staticmethod
     def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
-        """x @ weight.T + bias."""
+        """Returns x @ weight.T + bias."""
         codes, of_weight = quantize(x, "f8E4M3FN"), quantized_weight(weight)
         y = multiply(codes[:2], of_weight[:2], bias, fast=True, dtype=x.dtype)
         return y.view(*x.shape[:-1], weight.shape[0])
@@ -307,12 +307,12 @@ class FP8Products:
 
     @staticmethod
     def to_input(dy: Codes, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The input's gradient, in rows."""
+        """Returns the input's gradient, in row-major order."""
         turned = quantized_weight(weight, copy=True).transposed
         return multiply(dy[:2], turned, of="f8E5M2", dtype=dtype)
 
     @staticmethod
     def to_weight(dy: Codes, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The weight's gradient."""
+        """Returns the weight's gradient."""
         turned = quantize(x, "f8E4M3FN", copy=True).transposed
         return multiply(dy.transposed, turned, of="f8E5M2", dtype=dtype)
