@@ -335,7 +335,7 @@ def compile(
         isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; results do not depend
             on it.
         width: the number of elements per vector step, a power of two up to 256; 0 chooses it
-        automatically.
+            automatically.
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite
@@ -345,7 +345,7 @@ def compile(
 
     Raises:
         ValueError: compilation fails. The error has the diagnostics as attributes
-        (docs/Python.md).
+            (docs/Python.md).
     """
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),

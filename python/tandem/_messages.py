@@ -11,7 +11,7 @@ def renamed(error: ValueError, names: Mapping[str, Callable[[int], str]]) -> str
     Args:
         error: an error of the runtime, whose ``parts`` are (kind, number, text), or any other.
         names: for kinds of parts, such as "row" or "tensor", a function from the number to the
-        name.
+            name.
     """
     parts = getattr(error, "parts", [("text", 0, str(error))])
     return "".join(names[kind](number) if kind in names else text

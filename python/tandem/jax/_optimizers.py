@@ -35,7 +35,7 @@ def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "ins
         decay: where weight decay is applied: "inside" the update, as in Collage; "before" it, as
             in torch.optim.AdamW; or "after" it.
         eps_inside_root: whether epsilon is added inside the square root; only for decay
-        "inside".
+            "inside".
         max_norm: the maximum norm of all gradients together, to which they are scaled down in
             the same step; only for decay "inside".
     """

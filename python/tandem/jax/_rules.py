@@ -106,7 +106,7 @@ class Rules:
     Args:
         graph: the graph; a graph of matrices updates two-dimensional parameters.
         vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
-        matrices.
+            matrices.
         path: directories that are searched for strategies.
         min_8bit_size: the minimum number of elements for states in codes.
         metrics: whether kernels record metrics.

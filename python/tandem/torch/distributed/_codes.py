@@ -33,7 +33,7 @@ class Storages:
         given: the storage of codes that are sent. Its scales are f32, which can be divided by
             any number of ranks.
         group: the number of elements of a row that share a scale; WHOLE_TENSOR for all of a
-        tensor.
+            tensor.
         code: the type of codes.
         scale: the type of scales in the source.
     """

@@ -30,7 +30,7 @@ class FP8CompressState:
             tensor or group of elements, are shared. Gradients in a bucket are flat, so groups
             continue from row to row.
         scaling: the object that chooses FP8-LM's factor mu; None for 1 / N, with which no sum
-        saturates.
+            saturates.
         path: directories that are searched for strategies first.
 
     Attributes:

@@ -20,8 +20,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
          "_load_state_dict_post_hooks")
 
 #: The allowed relative error, by the norm, of an output or gradient in float32 on a CPU. Other
-#: implementations of exp and erf stay below it; GELU by tanh instead of erf exceeds it ten
-#: times.
+#: implementations of exp and erf stay below it; GELU by tanh instead of erf exceeds it
+#: tenfold.
 _CLOSE = 3e-5
 
 #: The leading shapes of further inputs. A module must also accept a batch of sequences: a group

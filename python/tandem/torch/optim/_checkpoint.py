@@ -155,7 +155,7 @@ def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
     Args:
         state_dict: the result of :func:`recoded`.
         owners: for each state, the key, the binding and the parameter, which may be followed by
-        other values.
+            other values.
     """
     if _version(state_dict) == VERSION:
         return state_dict

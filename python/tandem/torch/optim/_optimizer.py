@@ -86,7 +86,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         seed: the seed of stochastic rounding. A parameter's random bits depend on it, on the
             parameter's index in the optimizer and on its step.
         threads: the number of threads; 0 means ``torch.get_num_threads()``. Results do not
-        depend on it.
+            depend on it.
         metrics: whether steps record :meth:`metrics`.
         capturable: whether steps can be captured in a CUDA graph. Counts of steps, and
             hyperparameters that are tensors on the GPU, then stay there. All parameters must be
