@@ -35,8 +35,9 @@ static int64_t blockOf(const Record &record, int64_t row, int64_t column) {
   return row / block * across + column / block;
 }
 
-/// Writes the blocks' maxima, and raises a flag if another tile has written to
-/// a block.
+/// Computes the blocks' maxima, which each tile starts at 0, so that a block in
+/// two tiles would be wrong. Raises a flag for a tile of the wrong size or
+/// alignment.
 static void reduceTiles(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
@@ -175,7 +176,8 @@ TEST(Blocks, WithoutElementsNothingIsDone) {
   EXPECT_EQ(tall.ofRows, std::vector<uint32_t>(5, 7));
 }
 
-/// The entries of blocks and of rows may be adjacent in memory.
+/// The entries of blocks and of rows may be adjacent in memory, but not
+/// overlap.
 TEST(Blocks, EntriesMayLieSideBySide) {
   OwnedKernel kernel(blockDesc());
   Matrix matrix(33, 40);

@@ -181,8 +181,8 @@ StreamState *State::findStream(void *handle) {
 }
 
 void State::drainAll() {
-  // Non-blocking streams run first, so that they see the least of other
-  // streams' work and publish their own the latest.
+  // Non-blocking streams run before the default stream, so that they do not see
+  // its pending work.
   for (auto &[handle, stream] : streams)
     drain(*stream);
   drain(defaultStream);

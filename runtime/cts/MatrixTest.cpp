@@ -244,7 +244,7 @@ TEST(MatricesOfCPU, BandsGoThroughAllPhases) {
   EXPECT_EQ(visits, expected);
 }
 
-/// By bands, one thread would process most of the matrix.
+/// In bands of such long rows, one thread would process most of the matrix.
 TEST(MatricesOfCPU, LongRowsGoThroughOnePhaseAfterAnother) {
   OwnedKernel kernel(visitedDesc());
   OpenDevice cpu;

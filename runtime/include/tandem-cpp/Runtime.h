@@ -8,8 +8,8 @@
 //
 // This file declares the runtime's C interface (tandem_runtime.h,
 // tandem_package.h) for C++17: objects that own their handles, spans in place
-// of pointers and lengths, and errors as values. Nothing here throws, so
-// programs without exceptions can use it, and they link only to
+// of pointers and lengths, and errors as values. Only access to a missing value
+// throws, and without exceptions it aborts. Programs link only to
 // libtandem_runtime.
 //
 //   auto package = tdm::Package::open("adamw.tdm");
