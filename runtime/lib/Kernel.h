@@ -55,7 +55,8 @@ struct Plane {
   EntrySpan rows, columns;
   /// The number of values in an entry.
   int64_t values;
-  /// The number of elements from which the size of a tensor in bytes overflows.
+  /// The number of elements from which the size of a tensor in bytes may
+  /// overflow.
   int64_t maxElements;
 
   bool isWholeTensor() const { return rows.size() == TDM_WHOLE_AXIS; }
