@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the folders that workers share.
+# This file tests the folders that workers share.
 #
 #===----------------------------------------------------------------------===#
 

@@ -6,4 +6,4 @@
 # This file implements the package of test support modules.
 #
 #===----------------------------------------------------------------------===#
-"""Compiling and launching kernels, comparing bits, generating graphs."""
+"""Compiles and launches kernels, compares bits, and generates graphs."""
