@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -convert-bytes-to-nvvm -canonicalize -cse | FileCheck %s
 
-// Byte 3 of each of two words, then the two pairs.
+// Byte 3 of two words twice, then the two pairs.
 // CHECK-LABEL: func.func @bytes(
 // CHECK-SAME:      %[[X:.+]]: vector<4xi32>)
 // CHECK-DAG:     %[[UPPER:.+]] = arith.constant 115 : i32
@@ -19,7 +19,7 @@ func.func @bytes(%x: vector<4xi32>) -> vector<4xi8> {
   return %y : vector<4xi8>
 }
 
-// A constant that takes the place of some is moved up in the place of all others' moving down.
+// A constant that replaces some bytes is shifted up, instead of all others being shifted down.
 // CHECK-LABEL: func.func @halves(
 // CHECK-SAME:      %[[X:.+]]: vector<2xi32>, %[[IS_NAN:.+]]: vector<2xi1>)
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant dense<2147418112> : vector<2xi32>
@@ -67,7 +67,8 @@ func.func @nans(%bits: vector<2xi32>) -> vector<2xi1> {
   return %is_nan : vector<2xi1>
 }
 
-// Elements that do not fill words stay, and so do parts that are not upper ones.
+// Elements that do not fill words are not combined, and neither are parts that are
+// not upper ones.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT:     nvvm
 // CHECK:         return
