@@ -129,7 +129,7 @@ def check_format(root):
 
 
 def imports_re(node):
-    """Whether a statement imports regular expressions."""
+    """Returns whether a statement imports regular expressions."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "re"
     return isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)

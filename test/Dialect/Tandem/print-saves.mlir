@@ -39,9 +39,9 @@
 // CHECK-NEXT:   x.saved 0.5000 0.5700 nonlinear #tandem.scaled<#scaled.float<f8E4M3FN>, group = 16, scale = bf16>
 // CHECK-NEXT:   total 0.5200 0.5900
 
-// An output may use saved tensors and inputs that the backward pass also takes.
-// A sum along a row of 100 takes as many additions for its single element. The
-// product uses an input that the backward pass does not have.
+// An output can be recomputed from saved tensors and from inputs that the
+// backward pass also takes. A sum along a row of 100 takes as many additions for
+// its single element. The product needs an input that the backward pass lacks.
 // CHECK-NEXT: @softened keeps for a token, in U = 100 * 2 bytes:
 // CHECK:        total
 // CHECK-NEXT:   computed again instead payload and scales operations of

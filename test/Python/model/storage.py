@@ -51,7 +51,7 @@ class Draw:
         return None
 
     def lifted(self, y, x, least):
-        """Returns y, raised to `least` where the original value x is positive."""
+        """Returns y; with a floor, at least `least` where the original value x is positive."""
         positive = self.floor & (x > 0) & np.isfinite(x)
         return np.where(positive, np.maximum(y, least), y).astype(np.float32)
 
@@ -166,7 +166,7 @@ class Storage:
         return self.encode(name, x, draw)
 
     def bytes(self):
-        """The number of bytes per element."""
+        """Returns the number of bytes per element."""
         groups = self.plane_groups("")
         return sum(d.itemsize / groups[p] for p, d in self.planes("").items())
 

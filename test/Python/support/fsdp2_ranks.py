@@ -209,7 +209,7 @@ def tensor_parallel():
 
 
 def meshes_disagree():
-    """The last rank has a different learning rate, and then a NaN in its part of a matrix that
+    """Gives the last rank a different learning rate, and then a NaN in its part of a matrix that
     both mesh dimensions divide. Returns the error, whether the second step was skipped, and
     whether weights are unchanged."""
     model = tensor_parallel_model()
@@ -228,8 +228,8 @@ def meshes_disagree():
 
 
 def groups_made():
-    """Returns the process groups that a step creates for a parameter that both mesh dimensions
-    divide: none if ranks exchange nothing, since some may not take that step."""
+    """Returns the number of process groups that a step creates for a parameter that both mesh
+    dimensions divide: none if ranks exchange nothing, since some may not take that step."""
     mesh, found = init_device_mesh("cpu", (2, dist.get_world_size() // 2)), []
     made, dist.new_group = dist.new_group, lambda *args, **options: (
         found.append(1), made(*args, **options))[1]
@@ -695,7 +695,7 @@ def granularities():
 
 
 def disagree():
-    """One rank has different hyperparameters or no gradient, where all ranks reduce together."""
+    """Gives one rank different hyperparameters or no gradient, where all ranks reduce together."""
     found = []
     for case in ("lr", "gradient"):
         model = sharded()
@@ -714,7 +714,7 @@ def disagree():
 
 
 def no_gradient():
-    """One rank has no gradient. All ranks get an error if a step gathers the parameter or if
+    """Gives one rank no gradient. All ranks get an error if a step gathers the parameter or if
     they encode it under one scale; if each rank updates its rows separately, only that rank's
     rows stay."""
     found = {}
@@ -733,7 +733,7 @@ def no_gradient():
 
 
 def nan_on_one_rank():
-    """One element in one rank's shard is NaN. Returns whether all ranks skip the step, and
+    """Sets one element in one rank's shard to NaN. Returns whether all ranks skip the step, and
     whether it leaves weights and states unchanged, also with delayed scales of gradients."""
     found = {"plain": _skipped_step("collage-plus")}
     for strategy in ("bf16-dither", "fp8-lm-delayed"):

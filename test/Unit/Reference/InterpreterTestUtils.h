@@ -27,7 +27,7 @@
 
 namespace tandem::reference {
 
-/// A plane of bf16 or other 16-bit elements.
+/// Returns a plane of bf16 or other 16-bit elements.
 inline PlaneData halves(std::vector<uint64_t> elements) {
   return {16, std::move(elements)};
 }
