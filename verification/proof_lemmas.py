@@ -217,7 +217,7 @@ def _two_sum_is_small(context, form):
 
 
 def _small_leaves_multiple(context, form):
-    """Claims: if |b| <= 2^(p-1) g and a is a multiple of g, then a is a multiple of b's ulp."""
+    """Claims that a multiple a of g with |b| <= 2^(p-1) g is a multiple of b's ulp."""
     a, b = context.input("a", form), context.input("b", form)
     field = some_field(context, "g")
     limit = power(context, form, field, mantissa_bits(form))
@@ -244,7 +244,7 @@ def _residual_is_small(context, form):
 
 
 def _residual_is_exact(context, form):
-    """Claims: if a and b are multiples of units whose product is representable, fma is exact."""
+    """Claims that fma is exact if a and b are multiples of units with a representable product."""
     operands, product, error = _product(context, form)
     a, b, _ = operands
     fields = some_field(context, "g"), some_field(context, "h")
@@ -273,7 +273,7 @@ def _sum_is_multiple(context, form):
 
 
 def _product_is_small(context, form):
-    """Claims: if |small| <= ulp(lead) / 2, |small * factor| <= ulp(lead * factor)."""
+    """Claims that |small * factor| <= ulp(lead * factor) if |small| <= ulp(lead) / 2."""
     lead, factor = context.input("lead", form), context.input("factor", form)
     small = context.input("small", form)
     product = context.arithmetic(Kind.FP_MUL, [lead, factor])
@@ -287,7 +287,7 @@ def _product_is_small(context, form):
 
 
 def _rest_is_small(context, form):
-    """Claims: if high = fl(x) and low = fl(x - high), |low| <= ulp(high) / 2."""
+    """Claims that |low| <= ulp(high) / 2 for high = fl(x) and low = fl(x - high)."""
     wide = "f64" if form == "f32" else "f32"
     x = context.input("x", wide)
     high = context.convert(x, form)

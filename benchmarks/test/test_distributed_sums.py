@@ -47,7 +47,7 @@ def test_bytes(tmp_path):
 
 
 def test_noise(tmp_path):
-    """Without saturation, eight bits give about two and a half significant digits."""
+    """Without saturation, the error of an 8-bit sum is between 1 % and 10 % of the signal."""
     found = run("noise", tmp_path, "--ranks", "2", "--steps", "2")
     for rows in found["rows"].values():
         by_name = {(row["order"], row["scaling"]): row for row in rows}
