@@ -1,4 +1,4 @@
-#===- common.py - What the benchmarks share --------------------*- Python -*-===#
+#===- common.py - Code that the benchmarks share --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

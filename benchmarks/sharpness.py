@@ -1,4 +1,4 @@
-#===- sharpness.py - What searches for the sharpness find ------*- Python -*-===#
+#===- sharpness.py - Measure searches for the sharpness -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- verification_plan.py - What is verified, and how --------*- Python -*-===#
+#===- verification_plan.py - Promises and their checks --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

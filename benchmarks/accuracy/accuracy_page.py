@@ -91,7 +91,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# Beside the peers
+# Comparison with peers
 #===------------------------------------------------------------------------===#
 
 
@@ -223,7 +223,7 @@ def byte_table(results: Results) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# The picture
+# The figure
 #===------------------------------------------------------------------------===#
 
 #: Labels in the figure: strategies that lie apart from the others, and peers.

@@ -1,4 +1,4 @@
-#===- granularity.py - What a scale for fewer elements is worth -*- Python -*-===#
+#===- granularity.py - Errors by the size of scale groups -----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

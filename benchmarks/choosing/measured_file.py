@@ -1,4 +1,4 @@
-#===- measured_file.py - What the package knows of strategies --*- Python -*-===#
+#===- measured_file.py - Measured data in the package ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- recommended_runs.py - Training as recommended ------------*- Python -*-===#
+#===- recommended_runs.py - Training under recommendations ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

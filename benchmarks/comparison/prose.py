@@ -1,4 +1,4 @@
-#===- prose.py - What the page of the comparison says ----------*- Python -*-===#
+#===- prose.py - Text of docs/Comparison.md -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- wrappers.py - Strategies under wrappers of ranks ---------*- Python -*-===#
+#===- wrappers.py - Strategies under wrappers -----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

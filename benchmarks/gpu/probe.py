@@ -1,4 +1,4 @@
-#===- probe.py - What a GPU machine has ------------------------*- Python -*-===#
+#===- probe.py - Describe a GPU machine -----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -179,7 +179,7 @@ def split(kernels: dict) -> tuple[dict, dict, dict]:
     return parts
 
 #===------------------------------------------------------------------------===#
-# The picture and the page
+# The figure and the page
 #===------------------------------------------------------------------------===#
 
 

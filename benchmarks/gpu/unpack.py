@@ -1,4 +1,4 @@
-#===- unpack.py - Files of the check that travel compressed ----*- Python -*-===#
+#===- unpack.py - Decompress files of the check ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- papers_answers.py - What the studies found, in short -----*- Python -*-===#
+#===- papers_answers.py - Findings of the studies -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- hopper.py - Products of 8-bit floats beside Hopper's -----*- Python -*-===#
+#===- hopper.py - FP8 products compared with Hopper's ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_choosing.py - What recommend() reads ----------------*- Python -*-===#
+#===- test_choosing.py - Data of recommend() ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_gpu_peers.py - Other optimizers beside ours ---------*- Python -*-===#
+#===- test_gpu_peers.py - Other optimizers --------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

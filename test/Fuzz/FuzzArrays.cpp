@@ -27,7 +27,7 @@ using namespace tandem::fuzz;
 using llvm::StringRef;
 
 //===----------------------------------------------------------------------===//
-// Files to begin with
+// Initial files
 //===----------------------------------------------------------------------===//
 
 static Array makeArray(DType type, llvm::ArrayRef<int64_t> shape) {

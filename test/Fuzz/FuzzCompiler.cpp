@@ -39,7 +39,7 @@ using namespace tandem::fuzz;
 namespace cl = llvm::cl;
 
 //===----------------------------------------------------------------------===//
-// What a text is tried on
+// Targets
 //===----------------------------------------------------------------------===//
 
 static constexpr StringRef marker = "// fuzz: ";
@@ -144,7 +144,7 @@ static Outcome tryText(StringRef text) {
 }
 
 //===----------------------------------------------------------------------===//
-// Texts at random
+// Random texts
 //===----------------------------------------------------------------------===//
 
 static std::string chooseStrategy(Random &random) {
@@ -243,7 +243,7 @@ static std::string makeRecipe(StringRef what, Random &random) {
 }
 
 //===----------------------------------------------------------------------===//
-// Texts to begin with
+// Initial texts
 //===----------------------------------------------------------------------===//
 
 /// Adds the parts of a file between lines of "// -----".

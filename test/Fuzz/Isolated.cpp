@@ -1,4 +1,4 @@
-//===- Isolated.cpp - Cases in a process of their own ---------------------===//
+//===- Isolated.cpp - Cases in separate processes -------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- Isolated.h - Cases in a process of their own -------------*- C++ -*-===//
+//===- Isolated.h - Cases in separate processes -----------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- TextMutator.cpp - Changes of texts at random -----------------------===//
+//===- TextMutator.cpp - Random changes of texts --------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- TextMutator.h - Changes of texts at random ---------------*- C++ -*-===//
+//===- TextMutator.h - Random changes of texts ------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -71,7 +71,7 @@ fn outcome(result: &Result<(), TestError>) -> String {
 }
 
 //===----------------------------------------------------------------------===//
-// Which instructions
+// Instructions
 //===----------------------------------------------------------------------===//
 
 /// Replaces a `set` by the instructions that define it: a comparison without
@@ -105,7 +105,7 @@ fn rewrite(source: &str) -> String {
 }
 
 //===----------------------------------------------------------------------===//
-// Which inputs
+// Inputs
 //===----------------------------------------------------------------------===//
 
 /// Returns an f16 edge: all signs and exponents, each with significands around

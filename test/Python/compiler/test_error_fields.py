@@ -1,4 +1,4 @@
-#===- test_error_fields.py - Errors as a program reads them ----*- Python -*-===#
+#===- test_error_fields.py - Attributes of errors -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_errors.py - What is refused, and how ----------------*- Python -*-===#
+#===- test_errors.py - Refusals and their messages ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -689,7 +689,7 @@ def test_steps_begin_at_one(step):
 
 
 #===----------------------------------------------------------------------===#
-# Texts that MLIR's own parser crashes on
+# Texts that crash MLIR's own parser
 #===----------------------------------------------------------------------===#
 
 LIST = """

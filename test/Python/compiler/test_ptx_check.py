@@ -1,4 +1,4 @@
-#===- test_ptx_check.py - What PTX may compute once ------------*- Python -*-===#
+#===- test_ptx_check.py - Operations that PTX may merge -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

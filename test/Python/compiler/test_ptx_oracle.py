@@ -1,4 +1,4 @@
-#===- test_ptx_oracle.py - The evaluator and tests of others ---*- Python -*-===#
+#===- test_ptx_oracle.py - The evaluator and ptx_tests --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_random_graphs.py - Graphs made at random ------------*- Python -*-===#
+#===- test_random_graphs.py - Random graphs -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

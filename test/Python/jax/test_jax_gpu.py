@@ -145,7 +145,7 @@ def test_streams_and_devices(stand_in):
     assert "this process has no code for GPUs of the kernel of a launch" in code
 
 #===----------------------------------------------------------------------===#
-# What is not served
+# Unsupported uses
 #===----------------------------------------------------------------------===#
 
 

@@ -1,4 +1,4 @@
-#===- test_jax_optax.py - tandem.jax in the place of optax's ---*- Python -*-===#
+#===- test_jax_optax.py - tandem.jax as an optax optimizer ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

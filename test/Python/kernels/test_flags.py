@@ -1,4 +1,4 @@
-#===- test_flags.py - What launches report ---------------------*- Python -*-===#
+#===- test_flags.py - Flags of launches -----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

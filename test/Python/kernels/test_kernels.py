@@ -127,7 +127,7 @@ def test_many_steps(strategy):
 
 
 #===----------------------------------------------------------------------===#
-# However it is compiled
+# Ways to compile
 #===----------------------------------------------------------------------===#
 
 # Together these contain every storage and every kind of arithmetic.
@@ -200,7 +200,7 @@ def test_width_that_the_isa_lacks(isa, width):
 
 
 #===----------------------------------------------------------------------===#
-# However it is launched
+# Ways to launch
 #===----------------------------------------------------------------------===#
 
 LAUNCHED = ("bf16-stochastic", "collage-plus", "master-weights", "remainder")

@@ -1,4 +1,4 @@
-#===- test_layers.py - Layers and what they save ---------------*- Python -*-===#
+#===- test_layers.py - Layers and their saved tensors ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -244,7 +244,7 @@ def test_bands_and_threads(layer, recipe):
 
 
 #===----------------------------------------------------------------------===#
-# What is saved
+# Saved tensors
 #===----------------------------------------------------------------------===#
 
 

@@ -146,7 +146,7 @@ def test_random_graphs(seed, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Vectors whose entries are all alike
+# Vectors with equal entries
 #===----------------------------------------------------------------------===#
 
 ALIKE = """

@@ -1,4 +1,4 @@
-#===- test_phases.py - What all elements of a tensor share -----*- Python -*-===#
+#===- test_phases.py - Kernels of several phases --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -493,7 +493,7 @@ def test_norms_ptx(graph, norm, path):
 
 
 #===----------------------------------------------------------------------===#
-# Kernels by hand
+# Hand-written kernels
 #===----------------------------------------------------------------------===#
 
 # Reductions of each kind over each scope; the second one depends on the first.
@@ -664,7 +664,7 @@ def test_a_body_without_its_policy_is_not_interpreted(name, strategy):
 
 
 #===----------------------------------------------------------------------===#
-# What is refused
+# Refusals
 #===----------------------------------------------------------------------===#
 
 

@@ -1,4 +1,4 @@
-#===- test_recipes.py - Where scales come from -----------------*- Python -*-===#
+#===- test_recipes.py - Recipes of scales ---------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -135,7 +135,7 @@ def test_tensors_may_share_a_given_scale(compile_swap):
 
 
 #===----------------------------------------------------------------------===#
-# What saturates
+# Saturation
 #===----------------------------------------------------------------------===#
 
 COUNT = """

@@ -1,4 +1,4 @@
-#===- test_resume.py - Runs that stop and go on ----------------*- Python -*-===#
+#===- test_resume.py - Resumed runs ---------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -147,7 +147,7 @@ def test_torch_resumes(strategy, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Steps that are skipped
+# Skipped steps
 #===----------------------------------------------------------------------===#
 
 

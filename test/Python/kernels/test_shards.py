@@ -1,4 +1,4 @@
-#===- test_shards.py - Tensors that are spread over ranks ------*- Python -*-===#
+#===- test_shards.py - Sharded tensors ------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_skip_nonfinite.py - Steps that look before they write -*- Python -*-===#
+#===- test_skip_nonfinite.py - Skipped steps ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- dither.py - Rounding bits that are even in time ----------*- Python -*-===#
+#===- dither.py - Evenly distributed rounding bits ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

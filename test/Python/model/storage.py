@@ -1,4 +1,4 @@
-#===- storage.py - How a value is stored between kernels -------*- Python -*-===#
+#===- storage.py - Storages of values -------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

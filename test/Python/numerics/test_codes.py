@@ -1,4 +1,4 @@
-#===- test_codes.py - Codes by themselves ------------------------*- Python -*-===#
+#===- test_codes.py - Codes without scales --------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_convert.py - States from strategy to strategy -------*- Python -*-===#
+#===- test_convert.py - Conversions of states -----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -53,7 +53,7 @@ def path(tmp_path_factory):
 
 
 #===----------------------------------------------------------------------===#
-# The model: sums in rational numbers, all else by decoding and encoding
+# The model: exact sums, and otherwise decoding and encoding
 #===----------------------------------------------------------------------===#
 
 
@@ -369,7 +369,7 @@ def test_unknown_strategies():
 
 
 #===----------------------------------------------------------------------===#
-# There and back
+# Round trips
 #===----------------------------------------------------------------------===#
 
 SIGNED = "#scaled.dynamic<signed>"

@@ -307,7 +307,7 @@ def test_interpreter_needs_matrices(strategy):
 
 
 #===----------------------------------------------------------------------===#
-# From strategy to strategy
+# Conversions
 #===----------------------------------------------------------------------===#
 
 # Strategies without groups, with flat groups, with rows, and with blocks of two sizes.

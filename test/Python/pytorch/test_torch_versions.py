@@ -1,4 +1,4 @@
-#===- test_torch_versions.py - What older PyTorch lacks --------*- Python -*-===#
+#===- test_torch_versions.py - Older versions of PyTorch ------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

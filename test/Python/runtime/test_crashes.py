@@ -1,4 +1,4 @@
-#===- test_crashes.py - Processes that are killed --------------*- Python -*-===#
+#===- test_crashes.py - Killed processes ----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -192,7 +192,7 @@ def test_packages_of_translate(crash_library, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Machine code that the runtime keeps
+# Cached machine code
 #===----------------------------------------------------------------------===#
 
 LAUNCH = """

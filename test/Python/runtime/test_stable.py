@@ -1,4 +1,4 @@
-#===- test_stable.py - Names that others rely on ---------------*- Python -*-===#
+#===- test_stable.py - Stable names ---------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

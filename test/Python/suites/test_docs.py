@@ -1,4 +1,4 @@
-#===- test_docs.py - The documentation is true -----------------*- Python -*-===#
+#===- test_docs.py - The documentation ------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

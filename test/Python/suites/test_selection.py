@@ -1,4 +1,4 @@
-#===- test_selection.py - Which tests run ----------------------*- Python -*-===#
+#===- test_selection.py - Selection of tests ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -109,7 +109,7 @@ def test_what_is_not_marked_is_not_thinned():
 
 
 #===----------------------------------------------------------------------===#
-# The tests there are
+# The existing tests
 #===----------------------------------------------------------------------===#
 
 

@@ -1,4 +1,4 @@
-#===- test_shared.py - What workers make once ------------------*- Python -*-===#
+#===- test_shared.py - Folders that workers share -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

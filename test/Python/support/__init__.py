@@ -1,4 +1,4 @@
-#===- __init__.py - What the tests of kernels share ------------*- Python -*-===#
+#===- __init__.py - Support for tests of kernels --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- covering.py - A part of the tests that covers them -------*- Python -*-===#
+#===- covering.py - Covering selections of tests --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

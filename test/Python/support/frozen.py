@@ -1,4 +1,4 @@
-#===- frozen.py - Packages that are kept as they were ----------*- Python -*-===#
+#===- frozen.py - Packages of earlier versions ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

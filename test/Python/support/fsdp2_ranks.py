@@ -623,7 +623,7 @@ def random_runs():
 
 
 #===----------------------------------------------------------------------===#
-# Shapes, and what shares scales
+# Shapes and granularities of scales
 #===----------------------------------------------------------------------===#
 
 E4M3 = FloatCode("f8E4M3FN")

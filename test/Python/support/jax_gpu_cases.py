@@ -1,4 +1,4 @@
-#===- jax_gpu_cases.py - What JAX runs on a GPU and on a CPU ---*- Python -*-===#
+#===- jax_gpu_cases.py - Cases for GPU and CPU ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

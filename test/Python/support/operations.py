@@ -52,7 +52,7 @@ def uniform(format, length=2):
 
 
 #===----------------------------------------------------------------------===#
-# Operations: what they take (MLIR text over the operands) and give
+# Operations: operands (MLIR text) and results
 #===----------------------------------------------------------------------===#
 
 _PAIR = {

@@ -1,4 +1,4 @@
-#===- replay_ranks.py - Steps of DTensors that look little -----*- Python -*-===#
+#===- replay_ranks.py - Replayed steps of DTensors ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -102,7 +102,7 @@ class Unwatched:
 
 
 #===----------------------------------------------------------------------===#
-# Steps that look little
+# Replayed steps
 #===----------------------------------------------------------------------===#
 
 

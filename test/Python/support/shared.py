@@ -1,4 +1,4 @@
-#===- shared.py - What workers make once -----------------------*- Python -*-===#
+#===- shared.py - Folders that workers share ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

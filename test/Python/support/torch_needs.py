@@ -1,4 +1,4 @@
-#===- torch_needs.py - What older PyTorch lacks ----------------*- Python -*-===#
+#===- torch_needs.py - Marks for older PyTorch ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

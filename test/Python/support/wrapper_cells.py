@@ -67,7 +67,7 @@ def optimizer_of(params, cell, make=None):
 
 
 #===----------------------------------------------------------------------===#
-# Wrappers: each makes a model, its optimizer, and what a step begins with
+# Wrappers: each makes a model, its optimizer, and the beginning of a step
 #===----------------------------------------------------------------------===#
 
 

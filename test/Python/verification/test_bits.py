@@ -63,7 +63,7 @@ def test_the_sample_has_everything():
         assert {f"{kind} {name}" for name in names} <= features
 
 #===------------------------------------------------------------------------===#
-# What the check finds
+# Differences that the check finds
 #===------------------------------------------------------------------------===#
 
 ONLY = "^graph sgd (fp32|bf16|coat)$"

@@ -178,7 +178,7 @@ def test_premise_is_needed(name, premise):
     assert difference is not None
 
 #===----------------------------------------------------------------------===#
-# Proofs of nothing
+# Vacuous proofs
 #===----------------------------------------------------------------------===#
 
 

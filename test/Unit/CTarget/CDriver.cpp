@@ -1,4 +1,4 @@
-//===- CDriver.cpp - A driver for kernels by way of C ---------------------===//
+//===- CDriver.cpp - A driver for kernels compiled from C -----------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

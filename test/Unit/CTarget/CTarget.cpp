@@ -1,4 +1,4 @@
-//===- CTarget.cpp - Kernels by way of C ----------------------------------===//
+//===- CTarget.cpp - A target that compiles through C ---------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- CTarget.h - Kernels by way of C --------------------------*- C++ -*-===//
+//===- CTarget.h - A target that compiles through C -------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

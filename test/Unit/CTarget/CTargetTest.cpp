@@ -1,4 +1,4 @@
-//===- CTargetTest.cpp - A third target, from outside ---------------------===//
+//===- CTargetTest.cpp - Tests of an external target ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

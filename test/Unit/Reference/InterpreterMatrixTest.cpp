@@ -300,7 +300,7 @@ TEST_F(InterpreterMatrix, WithoutElementsNothingChanges) {
 }
 
 //===----------------------------------------------------------------------===//
-// Mistakes
+// Errors
 //===----------------------------------------------------------------------===//
 
 TEST_F(InterpreterMatrix, Planes) {

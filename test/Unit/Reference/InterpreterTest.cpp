@@ -94,7 +94,7 @@ TEST(InterpreterRounding, StochasticF16) {
 }
 
 //===----------------------------------------------------------------------===//
-// Steps worked out by hand
+// Steps computed by hand
 //===----------------------------------------------------------------------===//
 
 /// The powers of two below are exact, so that results can be checked by hand.
@@ -443,7 +443,7 @@ TEST_F(InterpreterChains, FmaRoundsOnce) {
 }
 
 //===----------------------------------------------------------------------===//
-// Mistakes
+// Errors
 //===----------------------------------------------------------------------===//
 
 bool mentions(const std::string &message, const std::string &part) {

@@ -1,4 +1,4 @@
-//===- PTXErrorTest.cpp - Tests of what the PTX evaluator refuses ---------===//
+//===- PTXErrorTest.cpp - Tests of the PTX evaluator's errors -------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

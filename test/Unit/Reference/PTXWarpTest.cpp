@@ -1,4 +1,4 @@
-//===- PTXWarpTest.cpp - Tests of PTX threads that meet -------------------===//
+//===- PTXWarpTest.cpp - Tests of barriers and shuffles -------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- PTXCheckTest.cpp - What PTX is refused -----------------------------===//
+//===- PTXCheckTest.cpp - Tests of the PTX check --------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -144,7 +144,7 @@ std::string plant(std::string text, StringRef from, StringRef to,
 }
 
 //===----------------------------------------------------------------------===//
-// What LLVM simplifies
+// Arithmetic that LLVM simplifies
 //===----------------------------------------------------------------------===//
 
 /// An expression that LLVM simplifies, and an operation that it requires.
@@ -201,7 +201,7 @@ TEST(PTXCheckTest, ordinaryArithmeticIsCompiledOnce) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is wrong
+// Faults
 //===----------------------------------------------------------------------===//
 
 /// Removes each operation of a TwoSum before LLVM sees the kernel, or leaves it

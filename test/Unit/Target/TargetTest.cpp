@@ -1,4 +1,4 @@
-//===- TargetTest.cpp - Tests of targets from outside ---------------------===//
+//===- TargetTest.cpp - Tests of external targets -------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -236,7 +236,7 @@ def test_other_storages_are_refused(strategy, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Slices, buckets and what ranks lack
+# Slices, buckets and missing gradients
 #===----------------------------------------------------------------------===#
 
 

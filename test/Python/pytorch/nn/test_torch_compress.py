@@ -1,4 +1,4 @@
-#===- test_torch_compress.py - What is swapped in models --------*- Python -*-===#
+#===- test_torch_compress.py - Replaced modules ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -385,7 +385,7 @@ def test_activations_are_what_they_compute():
 
 
 #===----------------------------------------------------------------------===#
-# What a probe leaves as it was
+# State that a probe does not change
 #===----------------------------------------------------------------------===#
 
 
@@ -428,7 +428,7 @@ def test_a_default_type_is_not_a_probe_s():
 
 
 #===----------------------------------------------------------------------===#
-# What is not plain, and what is not served
+# Special tensors and unsupported modules
 #===----------------------------------------------------------------------===#
 
 

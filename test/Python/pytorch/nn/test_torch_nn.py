@@ -591,7 +591,7 @@ def test_tensors_elsewhere_are_refused(name, use):
 
 
 #===----------------------------------------------------------------------===#
-# What modules of PyTorch's do
+# Behaviour of PyTorch's modules
 #===----------------------------------------------------------------------===#
 
 

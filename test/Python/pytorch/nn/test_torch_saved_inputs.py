@@ -1,4 +1,4 @@
-#===- test_torch_saved_inputs.py - What linear layers keep -----*- Python -*-===#
+#===- test_torch_saved_inputs.py - Inputs of linear layers ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_torch_f32.py - What is kept in float32 --------------*- Python -*-===#
+#===- test_torch_f32.py - Weights and states in float32 -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_torch_groups.py - What param groups may say ---------*- Python -*-===#
+#===- test_torch_groups.py - Strategies of param groups -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

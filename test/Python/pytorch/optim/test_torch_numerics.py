@@ -1,4 +1,4 @@
-#===- test_torch_numerics.py - What the optimizers compute -----*- Python -*-===#
+#===- test_torch_numerics.py - Results of optimizers ----------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -171,7 +171,7 @@ def test_what_is_no_model(model, message):
         tt.recommend(model, "1GiB")
 
 #===----------------------------------------------------------------------===#
-# What is recommended
+# Recommendations
 #===----------------------------------------------------------------------===#
 
 

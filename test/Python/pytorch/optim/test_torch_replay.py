@@ -1,4 +1,4 @@
-#===- test_torch_replay.py - Steps that look little ------------*- Python -*-===#
+#===- test_torch_replay.py - Replayed steps -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -1,4 +1,4 @@
-#===- test_torch_rows.py - Groups that begin with a row --------*- Python -*-===#
+#===- test_torch_rows.py - Groups that restart in rows --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

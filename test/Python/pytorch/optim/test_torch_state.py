@@ -295,7 +295,7 @@ def test_a_deleted_plane_is_named():
 
 
 #===----------------------------------------------------------------------===#
-# What torch's optimizers can do beside
+# Other features of torch's optimizers
 #===----------------------------------------------------------------------===#
 
 

@@ -135,7 +135,7 @@ def test_clips(name, tmp_path, steps):
     assert free[0][0] == clipped[0][0] and free[0] != clipped[0]
 
 #===----------------------------------------------------------------------===#
-# What README.md says
+# Statements of README.md
 #===----------------------------------------------------------------------===#
 
 
