@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on the library's strategies, of their files and of
-# the results that are committed.
+# This file writes the page on the library's strategies from their files and the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Library.md of lib/Strategies, and of following.json and accuracy.json."""
+"""Writes docs/Library.md from lib/Strategies, following.json and accuracy.json."""
 
 import argparse
 import json
@@ -56,14 +55,14 @@ need a scaled loss, and are not measured there. A library is made of files: [wri
 
 
 def sentence(strategy: str) -> str:
-    """The comment at the top of a strategy's file."""
+    """Returns the comment at the top of a strategy's file."""
     lines = (ROOT / f"lib/Strategies/{strategy}.mlir").read_text().splitlines()
     comment = [line[3:] for line in lines if line.startswith("// ")]
     return " ".join(comment)
 
 
 def follows(measured: list[dict]) -> str:
-    """For which beta2, of the two that are in use."""
+    """Returns the beta2 for which a strategy follows, of the two that are in use."""
     found = [str(figures["beta2"]) for figures in measured
              if figures["beta2"] in (0.95, 0.999) and figures["follows"]]
     return "both" if len(found) == 2 else found[0] if found else "neither"
@@ -85,7 +84,7 @@ def page(following: dict, accuracy: Results) -> str:
                        least=f"{names['dither-softsign-root']:.3g}",
                        least_error=error_text(errors["dither-softsign-root"]))
     text = table(["strategy", "bytes", "follows", "error", "what it is"], rows)
-    # Sentences begin on the left.
+    # Align sentences to the left.
     return head + text.replace(" --: |\n", " :-- |\n", 1) + "\n"
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page of measurements: a chart and what it shows, tables,
-# and the goals with what misses them.
+# This file writes the page of measurements: a chart and its findings, tables, and the goals with
+# the cases that miss them.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Benchmarks.md from benchmarks/results/*.json."""
@@ -18,7 +18,7 @@ from steps_figure import draw
 
 F32_POLICY = ("fp32", "fp32-optim", "master-weights", "remainder",
               "collage-light-f32", "collage-plus-f32", "bf16-stochastic")
-# The bytes of these are those of torch's AdamW in the format named.
+# These strategies have the bytes of torch's AdamW in the named format.
 LIKE_TORCH = {"fp32": "fp32", "bf16-stochastic": "bf16", "bf16": "bf16"}
 PEERS = ("bitsandbytes AdamW8bit", "torchao AdamW8bit")
 TITLE = {"16M": "16M parameters in one tensor",
@@ -68,7 +68,7 @@ def time_of(cases: dict, name: str, count: str) -> float | None:
 
 
 def share_of(case: dict, count: str) -> float:
-    """The stream's time over the step's."""
+    """Returns the ratio of the stream's time to the step's."""
     return case[count]["roofline"] / case[count]["step"]
 
 #===------------------------------------------------------------------------===#
@@ -86,7 +86,7 @@ def draw_steps(cases: dict, count: str, path: pathlib.Path) -> None:
 
 
 def ratio_text(cases: dict, name: str, peer: str, count: str) -> str:
-    """The factor by which the peer takes longer, or a dash."""
+    """Formats the factor by which the peer takes longer, or a dash."""
     step, other = time_of(cases, name, count), time_of(cases, peer, count)
     if not (step and other):
         return "-"
@@ -197,10 +197,10 @@ def compile_text(result: dict) -> str:
 
 @dataclass
 class Goal:
-    """A number that several cases should reach."""
+    """A ratio that several cases should reach."""
 
     text: str
-    #: A number for each case.
+    #: The ratio of each case.
     values: dict[str, float]
     limit: float
     unit: str

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page of what is verified.
+# This file writes the page on what is verified.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Verification.md from verification/results and verification_plan.py."""
@@ -82,14 +82,14 @@ be of the same operation in another type):
 Machine: {machine}
 """
 
-#: Files of other programs, each a section: {"machine", "rows"}, where a row has
-#: promise, how, cases, seconds, worst, command and result.
+#: Result files of other programs, each with a section. They have {"machine", "rows"}, where a row
+#: has promise, how, cases, seconds, worst, command and result.
 SECTIONS = (("proofs", "Proofs", PROOFS),
             ("sanitized", "The compiler under sanitizers", SANITIZED))
 
 
 def count_text(count) -> str:
-    """12, 65,536, 4.29e9."""
+    """Formats a count as 12, 65,536 or 4.29e9."""
     if not isinstance(count, (int, float)):
         return str(count or "")
     if count < 1e6:
@@ -105,7 +105,7 @@ def seconds_text(seconds) -> str:
 
 
 def cell(text) -> str:
-    """Text that a table can hold."""
+    """Escapes text for a table cell."""
     return str(text).replace("|", "\\|").replace("\n", " ")
 
 #===------------------------------------------------------------------------===#
@@ -143,7 +143,7 @@ def part_table(entries: list[dict]) -> str:
 
 
 def same_hashes(entries: list[dict]) -> list[str]:
-    """Parts whose complete runs on two instruction sets differ: there are none."""
+    """Returns the parts whose complete runs differ between instruction sets; none should."""
     hashes = {}
     for entry in entries:
         if entry["done"] == entry["units"] and entry["stride"] == 1:
@@ -152,7 +152,7 @@ def same_hashes(entries: list[dict]) -> list[str]:
 
 
 def exactness_table(entries: list[dict]) -> str:
-    """A table of how often transforms are exact; one row for both instruction sets."""
+    """Formats how often transforms are exact, with one row for both instruction sets."""
     rows = {}
     for entry in entries:
         counts = entry["counts"]
@@ -174,7 +174,7 @@ def exactness_table(entries: list[dict]) -> str:
 
 
 def worst_rows(entries: list[dict]) -> list[list[str]]:
-    """The worst of each part; instruction sets agree."""
+    """Returns the worst value of each part; instruction sets agree on it."""
     rows = {}
     for entry in entries:
         for quantity, found in entry["worst"].items():
@@ -186,7 +186,7 @@ def worst_rows(entries: list[dict]) -> list[list[str]]:
 
 
 def missing_text(promise, jobs: list[str], entries: list[dict]) -> str:
-    """The runs of a promise that have not begun."""
+    """Lists the runs of a promise that have not begun."""
     known = {f"{e['part']} {e['isa']}".strip() for e in entries}
     missing = [job for job in jobs if promise.has(job.split()[0]) and job not in known]
     if not missing:
@@ -235,7 +235,7 @@ def exhaustive_text(folder: pathlib.Path) -> str:
     return "\n".join(parts)
 
 #===------------------------------------------------------------------------===#
-# The rest
+# Other sections
 #===------------------------------------------------------------------------===#
 
 
@@ -247,7 +247,7 @@ def checks_text() -> str:
 
 
 def certified(row: dict, entries: list[dict]) -> dict:
-    """A row without a proof: all operands were run instead, or there is a gap."""
+    """Replaces a row without a proof by a run over all operands, or marks it as a gap."""
     if not row["result"].startswith("gap"):
         return row
     name = row.get("certificate", "")
@@ -265,7 +265,7 @@ def certified(row: dict, entries: list[dict]) -> dict:
 
 
 def summary(rows: list[dict]) -> str:
-    """Counts the rows with each result, without the name of a gap."""
+    """Counts the rows by result, without the names of gaps."""
     counts = {}
     for row in rows:
         kind = row["result"].split(":")[0]
@@ -274,7 +274,7 @@ def summary(rows: list[dict]) -> str:
 
 
 def section_text(folder: pathlib.Path, name: str, title: str, text: str) -> str:
-    """A section of another program's results, if they are there."""
+    """Formats the section on another program's results; empty if there are none."""
     path = folder / f"{name}.json"
     if not path.exists():
         return ""
@@ -292,7 +292,7 @@ def section_text(folder: pathlib.Path, name: str, title: str, text: str) -> str:
 
 
 def instruction_rows(content: dict) -> list[list[str]]:
-    """The emitted instructions that tests of others are of."""
+    """Returns a row for each emitted instruction that third-party tests cover."""
     rows = []
     for name, entry in content["instructions"].items():
         tests = [content["tests"][test] for test in entry["tests"]]
@@ -306,7 +306,7 @@ def instruction_rows(content: dict) -> list[list[str]]:
 
 
 def uncovered_text(content: dict) -> str:
-    """The emitted instructions that no test is of, those of an operation together."""
+    """Lists the emitted instructions without a test, grouped by operation."""
     groups = {}
     for name, entry in content["instructions"].items():
         if not entry["tests"]:
@@ -315,7 +315,7 @@ def uncovered_text(content: dict) -> str:
 
 
 def foreign_text(folder: pathlib.Path) -> str:
-    """The section on the PTX evaluator and the tests of others."""
+    """Formats the section on the PTX evaluator and third-party tests."""
     path = folder / "ptx_tests.json"
     if not path.exists():
         return ""
@@ -346,7 +346,7 @@ def names_text(mutations) -> str:
 
 
 def faults_summary(rows: dict) -> str:
-    """Says how many faults were found, and which were not."""
+    """Describes how many faults were found, and which were not."""
     found = [m for m in MUTATIONS if rows.get(m.name, {}).get("test")]
     missed = [m for m in MUTATIONS if m.name in rows and m not in found]
     waiting = [m for m in MUTATIONS if m.name not in rows]
@@ -359,7 +359,7 @@ def faults_summary(rows: dict) -> str:
 
 
 def faults_text(folder: pathlib.Path) -> str:
-    """The section on known faults."""
+    """Formats the section on known faults."""
     rows = load_mutations(folder / "mutations.json")
     cells = [[f"`{m.name}`", cell(m.fault), f"`{m.file}`",
               f"`{cell(row['test'])}`" if row["test"] else "**nothing**",
@@ -376,7 +376,7 @@ def faults_text(folder: pathlib.Path) -> str:
 
 
 def refusals_text(folder: pathlib.Path) -> str:
-    """The section on random programs that the check of the PTX must take."""
+    """Formats the section on random programs that the PTX check must accept."""
     path = folder / "refusals.json"
     if not path.exists():
         return ""
@@ -406,7 +406,7 @@ def gaps_text() -> str:
 
 
 def page(folder: pathlib.Path) -> str:
-    """The text of docs/Verification.md."""
+    """Returns the text of docs/Verification.md."""
     parts = [INTRODUCTION, checks_text(), BITS, exhaustive_text(folder)]
     parts += [section_text(folder, *section) for section in SECTIONS]
     parts += [foreign_text(folder), faults_text(folder), refusals_text(folder),

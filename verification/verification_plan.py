@@ -1,10 +1,10 @@
-#===- verification_plan.py - What is verified, and how --------*- Python -*-===#
+#===- verification_plan.py - Promises and their checks --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the promises that tandem-verify's parts check, what each
-# commit is checked with, and what is not verified.
+# This file lists the promises that tandem-verify's parts check, the checks of each commit, and
+# known gaps.
 #
 #===----------------------------------------------------------------------===#
 """Promises, the parts that check them, checks of each commit, known gaps."""
@@ -18,7 +18,7 @@ ISAS = ("native", "x86-64")
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise and the parts, by a pattern of their names, that check it."""
+    """A promise, and a pattern of the names of the parts that check it."""
 
     title: str
     text: str
@@ -93,7 +93,7 @@ PROMISES = (
 
 @dataclass(frozen=True)
 class Check:
-    """A check of every commit."""
+    """A check that runs for every commit."""
 
     promise: str
     how: str

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on accuracy, of the results that are committed.
+# This file writes the page on accuracy from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Accuracy.md and its picture of benchmarks/results/accuracy.json."""
+"""Writes docs/Accuracy.md and its figure from benchmarks/results/accuracy.json."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ BUDGETS = (5, 6, 7, 8)
 
 
 class Results:
-    """The errors: means over the seeds."""
+    """The measured errors, as means over the seeds."""
 
     def __init__(self, content: dict):
         self.content, self.bytes = content, content["bytes"]
@@ -43,23 +43,23 @@ class Results:
 
     @property
     def strategies(self) -> list[str]:
-        """The library's, by their bytes."""
+        """Returns the library's strategies, ordered by bytes per parameter."""
         names = [n for n in self.names if n not in PEERS and "," not in n]
         return sorted(names, key=lambda name: (self.bytes[name], name))
 
     def error(self, name: str, case: tuple[str, int], beta2: str) -> float | None:
-        """None if a weight was not finite with one of the seeds."""
+        """Returns the mean error; None if a weight was not finite for one of the seeds."""
         stream, mark = case
         found = [of[name][beta2][str(mark)] for of in self.content["cells"][stream].values()]
         return None if None in found else statistics.fmean(found)
 
     def ratio(self, name: str, other: str, case: tuple[str, int], beta2: str) -> float | None:
-        """None if the other's weights were not finite."""
+        """Returns the ratio of two errors; None if the other's weights were not finite."""
         theirs = self.error(other, case, beta2)
         return theirs and self.error(name, case, beta2) / theirs
 
     def mean(self, name: str, cases: list | None = None, betas: tuple = BETA2) -> float | None:
-        """The geometric mean over cases: by default all of them, at their ends."""
+        """Returns the geometric mean over cases, by default the last step of every stream."""
         found = [self.error(name, case, beta2) for case in cases or ends() for beta2 in betas]
         return None if None in found else statistics.geometric_mean(found)
 
@@ -73,7 +73,7 @@ def ends() -> list[tuple[str, int]]:
 
 
 def kind(case: tuple[str, int]) -> str:
-    """Returns the kind of goal that a case has."""
+    """Returns the kind of goal that applies to a case."""
     name, mark = case
     if name in ("amplitude", "sparse"):
         return "changes"
@@ -91,7 +91,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# Beside the peers
+# Comparison with peers
 #===------------------------------------------------------------------------===#
 
 
@@ -116,7 +116,7 @@ def peer_text(name: str) -> str:
 
 
 def pairs(results: Results) -> list[tuple[str, str]]:
-    """Each peer with each of its rivals."""
+    """Returns each peer with each of its rivals."""
     return [(name, rival) for name in measured_peers(results) for rival in PEERS[name].rivals]
 
 
@@ -130,7 +130,7 @@ def ratio_table(results: Results) -> str:
 
 
 def missed(results: Results, name: str, rival: str, goal: str) -> list[float]:
-    """The ratios to a peer that miss one goal."""
+    """Returns the ratios to a peer that miss one goal."""
     found = [(results.ratio(rival, name, case, beta2), case)
              for case in cases() for beta2 in BETA2 if kind(case) == goal]
     return [ratio for ratio, case in found if not is_met(ratio, case)]
@@ -168,8 +168,8 @@ HEADER = [f"{title}, {beta2}" for title in GROUPS for beta2 in BETA2]
 
 
 def rounding_table(results: Results, own: str, other: str) -> str:
-    """Errors by rounding: `own` and `other` follow the name where it is dithered, and where
-    it is rounded otherwise."""
+    """Returns a table of errors by rounding. A strategy's name followed by `own` is its dithered
+    variant, followed by `other` and a rounding one that is rounded otherwise."""
     suffix = f"{other} nearest"
     rows = []
     for name in [n[:-len(suffix)] for n in results.names if n.endswith(suffix)]:
@@ -180,7 +180,7 @@ def rounding_table(results: Results, own: str, other: str) -> str:
 
 
 def gains(results: Results) -> str:
-    """Says by how much dithered weights are nearer than stochastic and nearest ones."""
+    """Describes by how much dithering reduces the errors of stochastic and nearest rounding."""
     text = []
     for name in ("bf16-dither", "adam8bit", "dither-softsign-root", "fp8-lm", "flash"):
         own = results.mean(name)
@@ -223,10 +223,10 @@ def byte_table(results: Results) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# The picture
+# The figure
 #===------------------------------------------------------------------------===#
 
-#: Names in the picture: strategies that lie apart, and peers.
+#: Labels in the figure: strategies that lie apart from the others, and peers.
 LABELS = {
     "fp8-collage-light": (6, 4), "dither-softsign-root": (-24, 8), "fp8-lm": (-14, -14),
     "adam8bit": (8, -2), "residual-softsign-root": (6, -10), "residual-softsign-f16": (6, -10),
@@ -241,7 +241,7 @@ PEER = {"marker": "s", "color": "#D55E00", "fillstyle": "none"}
 
 
 def points(results: Results) -> dict[str, tuple[float, float]]:
-    """Bytes and errors; those of f32 weights and states are off the picture."""
+    """Returns bytes and errors. Strategies with f32 weights and states are outside the figure."""
     names = [*results.strategies, *(n for n in measured_peers(results)
                                     if PEERS[n].weights != "f32")]
     found = {name: (results.bytes[name], results.mean(name)) for name in names}
@@ -249,7 +249,7 @@ def points(results: Results) -> dict[str, tuple[float, float]]:
 
 
 def draw(results: Results, path: pathlib.Path) -> None:
-    """Errors over bytes."""
+    """Draws errors over bytes per parameter."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -371,7 +371,7 @@ Measured on {date} at commit {commit}, PyTorch {torch}.
 
 
 def page(content: dict) -> str:
-    """The text of docs/Accuracy.md."""
+    """Returns the text of docs/Accuracy.md."""
     results = Results(content)
     versions, setting = content["versions"], content["setting"]
     packages = " and ".join(f"{p} {versions[p]}" for p in ("bitsandbytes", "torchao", "torch")

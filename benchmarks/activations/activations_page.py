@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on saved activations, of the results that are committed.
+# This file writes the page on saved activations from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Activations.md of benchmarks/results/activations.json."""
+"""Writes docs/Activations.md from benchmarks/results/activations.json."""
 
 import json
 import pathlib

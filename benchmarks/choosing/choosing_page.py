@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on strategies that are chosen, of the results that are
-# committed.
+# This file writes the page on choosing strategies from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Choosing.md of benchmarks/results/choosing.json and measured.json."""
+"""Writes docs/Choosing.md from benchmarks/results/choosing.json and measured.json."""
 
 import contextlib
 import io
@@ -153,7 +152,7 @@ Each strategy by itself, on all parameters of that model; the loss is the differ
 
 
 def mean(cells: dict, key: str) -> float:
-    """The mean of a figure over the seeds."""
+    """Returns the mean of a figure over the seeds."""
     return statistics.fmean(cell[key] for cell in cells.values())
 
 
@@ -182,7 +181,7 @@ def strategies_table(content: dict) -> str:
 
 
 def ladder() -> str:
-    """The table of what matrices in bfloat16 get, by bytes per parameter."""
+    """Returns the table of recommendations for bfloat16 matrices, by bytes per parameter."""
     shapes, rows = {f"layers.{i}.weight": (1 << 12, 1 << 12) for i in range(256)}, []
     for budget in (16, 14, 12, 10, 9, 8, 7.5, 7, 6.05, 5.35):
         found = [tt.recommend(shapes, budget * 2**32, betas=(0.9, beta2)).choices[0]
@@ -193,7 +192,7 @@ def ladder() -> str:
 
 
 def printed() -> list[str]:
-    """The outputs of the page's examples, one after the other."""
+    """Returns the outputs of the page's examples in order."""
     blocks = [part.split("```", 1)[0].format() for part in PAGE.split("```python\n")[1:]]
     names, texts = {}, []
     for block in blocks:
@@ -204,7 +203,7 @@ def printed() -> list[str]:
 
 
 def page(content: dict) -> str:
-    """The page's text."""
+    """Returns the text of the page."""
     setting, cells = content["setting"], content["strategies"]
     count = max(map(len, content["budgets"].values()))
     first, lion, second = printed()

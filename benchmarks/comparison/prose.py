@@ -1,9 +1,9 @@
-#===- prose.py - What the page of the comparison says ----------*- Python -*-===#
+#===- prose.py - Text of docs/Comparison.md -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the sentences of docs/Comparison.md, and what they claim.
+# This file implements the sentences of docs/Comparison.md and the claims that they make.
 #
 #===----------------------------------------------------------------------===#
 """Text, and the claims in it that comparison_page.py checks against the results."""
@@ -90,7 +90,7 @@ fused.
 """,
 }
 
-#: (variant, case) whose arithmetic the page shows.
+#: The (variant, case) pairs whose generated code the page shows.
 SNIPPETS = {
     "tandem": (("cpu", "two_sum_bf16"),),
     "jax": (("jit", "two_prod_bf16"),),
@@ -110,8 +110,8 @@ _F16_AS_DEFINED = {"two_prod_dekker_f16": "all", "mul_f16": "all"}
 _FUSED = {"two_prod_dekker_bf16": "normal", "two_prod_dekker_f16": "normal",
           "mul_bf16": "some", "mul_f16": "some"}
 
-#: Whether each variant's results are as defined in "all" cases, in all except subnormal ones
-#: ("normal"), or in "some".
+#: Whether the results of each variant are as defined in "all" cases, in all except subnormal ones
+#: ("normal"), or only in "some".
 CLAIMS = (
     *(("tandem", variant, _EVERY) for variant in ("cpu", "sm_80", "sm_90")),
     ("numpy", "", _EVERY),

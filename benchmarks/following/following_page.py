@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on states that follow, of the results that are
-# committed.
+# This file writes the page on states that follow their averages from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Following.md and its picture of benchmarks/results/following.json."""
+"""Writes docs/Following.md and its figure from benchmarks/results/following.json."""
 
 import argparse
 import json
@@ -19,10 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from common import RESULTS, save_figure, spread, table  # noqa: E402
 
-#: Steps in the picture.
+#: The number of steps in the figure.
 TRACED_STEPS = 400
 PICTURE = "images/following.png"
-#: The curves of the picture: their labels by the names in the results.
+#: The curves of the figure: labels by the names in the results.
 TANDEM = {"adam8bit": "Tandem adam8bit", "flash": "Tandem flash",
           "adam8bit-nearest": "Tandem adam8bit, to nearest (before)",
           "flash-nearest": "Tandem flash, to nearest (before)"}
@@ -114,13 +113,13 @@ def ratio_text(value: float) -> str:
 
 
 def farthest(ratios: dict[str, float]) -> float:
-    """The ratio farthest from 1 of the levels that are judged."""
+    """Returns the ratio farthest from 1, among the levels that are judged."""
     return max((ratios[level] for level in ("0.2", "0.02")),
                key=lambda ratio: abs(math.log(max(ratio, 1e-30))))
 
 
 def rows(strategies: dict) -> list[list[str]]:
-    """A row for each strategy, in the order of their bytes."""
+    """Returns a row for each strategy, in the order of bytes per parameter."""
     lines = []
     for name, measured in sorted(strategies.items(), key=lambda item: item[1][0]["bytes"]):
         by_beta = {figures["beta2"]: figures for figures in measured}
@@ -133,7 +132,7 @@ def rows(strategies: dict) -> list[list[str]]:
 
 
 def verdict(figures: dict) -> str:
-    """Yes, or the test that is failed by most."""
+    """Returns "yes", or the name and ratio of the test that fails by the most."""
     if figures["follows"]:
         return "yes"
     if figures.get("left", 0.0) >= 0.01:
@@ -162,7 +161,7 @@ def page(results: dict) -> str:
 
 
 def curves(results: dict) -> dict[str, tuple[str, list[float]]]:
-    """The drifts of the picture with their colours, by label."""
+    """Returns the drifts in the figure with their colours, by label."""
     drifts = {name: figures["drift"] for name, figures in results["peers"].items()}
     drifts |= {TANDEM[name]: drift for name, drift in results["traces"].items()}
     colours = dict(zip(drifts, ("#000000", "#D55E00", "#E69F00", "#0072B2", "#009E73",
@@ -171,7 +170,7 @@ def curves(results: dict) -> dict[str, tuple[str, list[float]]]:
 
 
 def draw(results: dict, path: pathlib.Path) -> None:
-    """The drift over the steps."""
+    """Draws the drift over the steps."""
     import matplotlib
 
     matplotlib.use("Agg")

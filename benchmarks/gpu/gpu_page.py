@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on GPUs, of the results that are committed.
+# This file writes the page on GPUs from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/GPU.md of benchmarks/results/gpu-check.json."""
+"""Writes docs/GPU.md from benchmarks/results/gpu-check.json."""
 
 import pathlib
 import sys
@@ -17,7 +17,7 @@ sys.path += [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/gpu")]
 import step_report  # noqa: E402
 from common import load, machine_text, table  # noqa: E402
 
-#: The origin of machine code, for a sentence.
+#: The origin of machine code, as part of a sentence.
 IMAGES = {"ptx": "as the driver compiles them", "cubin": "as packages have them",
           "O0": "as ptxas -O0 makes them", "O3": "as ptxas -O3 makes them"}
 
@@ -111,7 +111,7 @@ def kernel_rows(report: dict) -> list[list[str]]:
 
 
 def kernel_table(report: dict, names: tuple[str, ...]) -> str:
-    """The kernels that were measured over these tensors."""
+    """Formats a table of the kernels that were measured over these tensors."""
     header = ["", "bits", "B moved"]
     for name in names:
         header += [f"ms, {name}", "GB/s", "of a copy", "of predicted"]
@@ -126,8 +126,8 @@ def _names(kernel: dict) -> tuple[str, ...]:
 
 
 def kernels(report: dict) -> str:
-    """Tables of all kernels: of optimizers, and of layers, which have other tensors. The
-    times of those that did not run are empty."""
+    """Formats tables of all kernels: those of optimizers, and those of layers, which have other
+    tensors. Kernels that did not run have empty times."""
     names = sorted(set(map(_names, report["kernels"])), key=len, reverse=True)
     return (f"{verdicts(report)} A copy moves "
             f"{report['copy_gb_per_s']:.0f} GB/s. Predicted is the longer of two times: bytes "
@@ -136,8 +136,8 @@ def kernels(report: dict) -> str:
 
 
 def verdicts(report: dict) -> str:
-    """Says how many kernels have the CPU's bits, by the images that ran, and over how many
-    elements."""
+    """Describes how many kernels match the CPU's bits, for the images that ran, and over how
+    many elements."""
     equal = sum(kernel["verdict"] == "equal" for kernel in report["kernels"])
     text = f"{equal} of {len(report['kernels'])} kernels leave the CPU's bits"
     images: dict[str, list[bool]] = {}
@@ -154,7 +154,7 @@ def verdicts(report: dict) -> str:
 
 
 def steps(report: dict) -> str:
-    """Says how each step went, and why parts have failed."""
+    """Describes the outcome of each step, and why parts have failed."""
     records = report.get("parts", ())
     if not records:
         return ""
@@ -180,7 +180,7 @@ def peers(report: dict) -> str:
 
 
 def layers(report: dict) -> str:
-    """Others' layers, beside the sum of both passes of ours."""
+    """Formats layers of other libraries, next to the sum of both passes of ours."""
     ours = {kernel["kernel"]: kernel["times"][-1]["ms"] for kernel in report["kernels"]
             if kernel["times"] and "rows" in kernel["times"][-1]["of"]}
     rows = []
@@ -200,7 +200,7 @@ def layers(report: dict) -> str:
 
 
 def products(report: dict) -> str:
-    """Products of matrices, of 8-bit floats and of bf16."""
+    """Formats matrix products with 8-bit floats and with bf16."""
     rows = [[row["product"], row["verdict"], f"{row['ms']:.3f}" if row["ms"] else "",
              f"{row['tflop_per_s']:.0f}" if row["ms"] else ""]
             for row in report.get("products", ())]

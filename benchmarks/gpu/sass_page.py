@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on the machine code of GPUs, of the counts that are
-# committed.
+# This file writes the page on the machine code of GPUs from the committed counts.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Instructions.md and its picture of benchmarks/results/instructions.json."""
+"""Writes docs/Instructions.md and its figure from benchmarks/results/instructions.json."""
 
 import sys
 from pathlib import Path
@@ -20,9 +19,9 @@ from sass_figures import COPY, GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: 
 from sass_pipes import MULTIPROCESSORS, bank_conflicts  # noqa: E402
 
 PICTURE = "images/instructions.png"
-#: The largest ratio that leaves room for what is not counted.
+#: The largest ratio that leaves room for costs that are not counted.
 GOAL = 0.85
-#: The chip whose counts are in the first tables, and the GPUs that the goal is for.
+#: The chip of the first tables, and the GPUs that the goal is for.
 CHIP, GOAL_GPUS = "sm_90", ("H100 SXM", "H200")
 PIPES = ("issue", "alu", "fma", "imad", "fp16", "xu", "lsu", "fp64")
 TITLES = {"issue": "issue", "alu": "ALU", "fma": "FMA", "imad": "IMAD", "fp16": "FP16",
@@ -112,7 +111,7 @@ def ratio_text(gpu: str, rows: list[dict]) -> str:
 
 
 def _used(kernels: dict, chip: str) -> list[str]:
-    """The pipes that some kernels use."""
+    """Returns the pipes that some kernel uses."""
     return [pipe for pipe in PIPES if any(
         slots_of(of[chip]["launches"])[pipe] for of in kernels.values() if chip in of)]
 
@@ -129,7 +128,7 @@ def _heads(pipes: list[str]) -> list[str]:
 
 
 def main_table(kernels: dict) -> str:
-    """Counts for one chip, and the ratios of all GPUs."""
+    """Formats the counts for one chip and the ratios for all GPUs."""
     pipes = _used(kernels, CHIP)
     rows = []
     for name, of in kernels.items():
@@ -142,7 +141,7 @@ def main_table(kernels: dict) -> str:
 
 
 def chip_tables(kernels: dict) -> str:
-    """Counts for the other chips."""
+    """Formats the counts for the other chips."""
     parts = []
     for chip in MULTIPROCESSORS:
         if chip != CHIP:
@@ -154,7 +153,7 @@ def chip_tables(kernels: dict) -> str:
 
 
 def model_tables() -> dict[str, str]:
-    """The pipes of multiprocessors, and GPUs."""
+    """Formats the pipes of multiprocessors and the GPUs."""
     pipes = [[chip, *(str(of.lanes.get(pipe, "")) for pipe in PIPES),
               f"{of.shared_bytes >> 10} KiB"] for chip, of in MULTIPROCESSORS.items()]
     gpus = [[name, of.chip, str(of.multiprocessors), f"{of.ghz:g} GHz", f"{of.terabytes:g} TB/s"]
@@ -164,14 +163,14 @@ def model_tables() -> dict[str, str]:
 
 
 def missing_text(kernels: dict) -> str:
-    """Says for which chips kernels have not been counted yet."""
+    """Describes for which chips kernels have not been counted yet."""
     absent = {chip: sum(chip not in of for of in kernels.values()) for chip in MULTIPROCESSORS}
     found = [f"{count} of {len(kernels)} kernels for {chip}" for chip, count in absent.items() if count]
     return f" Not counted yet: {', '.join(found)}." if found else ""
 
 
 def split(kernels: dict) -> tuple[dict, dict, dict]:
-    """AdamW by strategy, the other optimizers, and the passes of layers."""
+    """Splits kernels into AdamW by strategy, other optimizers, and passes of layers."""
     parts: tuple[dict, dict, dict] = ({}, {}, {})
     for name, of in kernels.items():
         graph, strategy = name.split("/")
@@ -180,7 +179,7 @@ def split(kernels: dict) -> tuple[dict, dict, dict]:
     return parts
 
 #===------------------------------------------------------------------------===#
-# The picture and the page
+# The figure and the page
 #===------------------------------------------------------------------------===#
 
 
@@ -191,7 +190,7 @@ def ratios(kernels: dict, gpu: str) -> dict[str, float]:
 
 
 def draw(adamw: dict, path: Path) -> None:
-    """The ratios of AdamW's strategies on two GPUs."""
+    """Draws the ratios of AdamW's strategies on two GPUs."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -223,7 +222,7 @@ def head(ptxas: str, adamw: dict) -> str:
 
 
 def page(content: dict) -> str:
-    """The text of docs/Instructions.md."""
+    """Returns the text of docs/Instructions.md."""
     adamw, graphs, layers = split(content["kernels"])
     others = [chip for chip in MULTIPROCESSORS if chip != CHIP]
     how = HOW_TEXT.format(conflicts=bank_conflicts(256), copy=COPY, **model_tables())

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page that compares papers with runs at toy size.
+# This file writes the page that compares papers with runs at toy size.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Papers.md and its plots from the JSON of the studies."""
@@ -77,7 +77,8 @@ OWN_WORDS = WORDS | {"holds": "holds", "fails": "does not hold"}
 
 
 class Shown:
-    """The result of a study that the page shows: the full one, or else the quick one."""
+    """The result of a study that the page shows: the full one if it exists, or else the quick
+    one."""
 
     def __init__(self, name: str, folder: pathlib.Path):
         self.name, self.study = name, STUDIES[name]
@@ -91,7 +92,7 @@ class Shown:
                 for cell in by_seed.values()]
 
     def rows(self):
-        """Variant, rate and the cells of its seeds."""
+        """Yields (variant, learning rate, cells of its seeds)."""
         for variant, by_lr in self.result["cells"].items():
             for lr, by_seed in by_lr.items():
                 yield variant, lr, list(by_seed.values())
@@ -112,7 +113,7 @@ def mean(cells: list[dict], key: str) -> float | None:
 
 
 def loss_rows(shown: Shown) -> str:
-    """Losses, and the distances of each seed's from the first variant's."""
+    """Formats the losses, and the differences of each seed's from the first variant's."""
     first = next(cells for _, _, cells in shown.rows())
     return table(["", "training loss", "validation loss", "above the first, seed by seed",
                   "diverged", "seeds"], [
@@ -123,7 +124,7 @@ def loss_rows(shown: Shown) -> str:
 
 
 def above(cell: dict, other: dict) -> str:
-    """The distance of a final loss from another, with its sign."""
+    """Formats the difference of a final loss from another, with its sign."""
     losses = cell["train_loss"], other["train_loss"]
     return "not finite" if None in losses else f"{losses[0] - losses[1]:+.3f}"
 
@@ -144,7 +145,7 @@ def exponent_rows(shown: Shown) -> str:
 
 
 def by_step(shown: Shown) -> dict[str, dict[int, float | None]]:
-    """The mean sharpness of the seeds at EPSILON, by variant and step."""
+    """Returns the mean sharpness over the seeds at EPSILON, by variant and step."""
     found = {}
     for variant, _, cells in shown.rows():
         points = zip(*(cell["checkpoints"] for cell in cells))
@@ -175,7 +176,7 @@ def sharpness_rows(shown: Shown) -> str:
 
 
 def _paper_2(row: dict, name: str) -> str:
-    """The paper's number in brackets, a question mark if it cannot be read, nothing if the
+    """Formats the paper's number in brackets: a question mark if it is illegible, nothing if the
     paper does not have the format."""
     if name not in row:
         return ""
@@ -227,7 +228,7 @@ TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "recovery": r
           "spikes": spike_rows, "seeds": spike_rows, "landscape": landscape_rows,
           "fp8-lm-head": loss_rows, "long": long_rows}
 
-#: Differences of a study's settings from the paper's and from the other studies'.
+#: Differences of a study's settings from those of the paper and of the other studies.
 NOTES = {
     "exponents": "E7 to E3 are masked at both ends; *inside* raises magnitudes that are too small, "
     "*outside* lowers those that are too large.",
@@ -255,7 +256,7 @@ NOTES = {
 
 
 def verdicts(name: str, shown: Shown) -> list[str]:
-    """A paragraph for each ordering of a study, from full results only."""
+    """Returns a paragraph for each ordering of a study; only full results have any."""
     lines = []
     for key, check in CHECKS.items():
         if check.study == name:
@@ -273,7 +274,7 @@ def cell_count(study: Study, quick: bool) -> int:
 
 
 def size_rows(shown: Shown) -> str:
-    """The model, the steps, the seeds and the minutes of the paper's runs and of ours."""
+    """Formats the model, steps, seeds and minutes of the paper's runs and of ours."""
     name, cells, setting = shown.name, shown.cells, shown.result["setting"]
     shape = setting["shape"]
     ours = [f"{cells[0]['parameters']} parameters: width {shape['width']}, {shape['layers']} "
@@ -288,7 +289,7 @@ def size_rows(shown: Shown) -> str:
 
 
 def section(name: str, shown: Shown) -> str:
-    """The text of a study."""
+    """Returns the text of a study."""
     study = shown.study
     lines = [f"\n## {study.title}\n", f"Of the paper: {study.place}. "
              f"Command: `scripts/papers.sh {name}`.\n"]
@@ -313,7 +314,7 @@ def section(name: str, shown: Shown) -> str:
 
 
 def summary(results: dict[str, Shown]) -> str:
-    """The table of all orderings."""
+    """Returns the table of all orderings."""
     rows = [[check.claim, check.source or STUDIES[check.study].place,
              (OWN_WORDS if check.source == "ours" else WORDS)[
                  outcome(check, results[check.study].full)]] for check in CHECKS.values()]
@@ -324,7 +325,7 @@ def summary(results: dict[str, Shown]) -> str:
 
 
 def page(folder: pathlib.Path) -> str:
-    """The text of docs/Papers.md."""
+    """Returns the text of docs/Papers.md."""
     results = {name: Shown(name, folder) for name in STUDIES}
     full = {name: shown.full for name, shown in results.items()}
     return "".join([INTRODUCTION, answers(full), BACKGROUND, summary(results),

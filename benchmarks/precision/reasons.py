@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists the reasons why orderings of the paper fail at toy size, and
-# what to know of those that hold.
+# This file lists the reasons why orderings of the paper fail at toy size, and caveats about those
+# that hold.
 #
 #===----------------------------------------------------------------------===#
-"""Reasons by the names of the checks in checks.py; papers.sh --check asks for them."""
+"""Reasons by the names of the checks in checks.py, which papers.sh --check requires."""
 
 REASONS: dict[str, str] = {
     "exponents-fail":
@@ -59,7 +59,7 @@ REASONS: dict[str, str] = {
         "weights have one.",
 }
 
-#: Remarks on orderings that hold.
+#: Caveats about orderings that hold.
 CAVEATS: dict[str, str] = {
     "exponents-inside":
         "It does so trivially: E7M7 trains with every clamp here.",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page of what storages and strategies do to training.
+# This file writes the page on how storages and strategies affect training.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Quality.md and its plots from the JSON of this folder's scripts."""
@@ -34,9 +34,9 @@ are dithered under f32 scales, `coat` has f32 weights (it was what `coat-bf16` i
 [States that follow](Following.md) measure the strategies as they are.
 """
 
-WIDE = ("bf16", "f16")  # the moments' formats of 16 bits
+WIDE = ("bf16", "f16")  # 16-bit formats of the moments
 
-# COAT, tables 1 and 8; their unit is not given.
+# COAT, tables 1 and 8, which do not give their unit.
 PAPER = {
     "E4M3": {"E4M3": 20.10, "E4M3+expand": 18.08, "E5M2": 25.65, "E5M2+expand": 18.16},
     "E4M3+expand": {"E4M3": 15.13, "E4M3+expand": 12.31, "E5M2": 21.96,
@@ -52,7 +52,7 @@ PAPER = {
 
 
 def origin(result: dict) -> str:
-    """Returns the date of a result, and the versions that it was measured with."""
+    """Describes the date of a result and the versions that it was measured with."""
     machine = result["machine"]
     dirty = " and changes" if machine["changed_files"] else ""
     return f"{machine['date']}, commit {machine['commit'][:12]}{dirty}"
@@ -63,7 +63,7 @@ def origin(result: dict) -> str:
 
 
 def millionths(error: dict) -> str:
-    """A mean squared error, in 1e-6; where some v became zero it says so."""
+    """Formats a mean squared error in 1e-6, and marks it if some v became zero."""
     if error["lost"]:
         return f"{1e6 * error['mse_kept']:.1f} but {error['lost']:.1e}"
     return f"{1e6 * error['mse']:.1f}"
@@ -86,7 +86,7 @@ def gain(of: dict, numerator: tuple[str, str], denominator: tuple[str, str]) -> 
 
 
 def best(errors: dict, firsts, seconds) -> tuple[str, str]:
-    """The pair with the smallest error."""
+    """Returns the pair with the smallest error."""
     pairs = [(m, v) for m in firsts for v in seconds if v in errors.get(m, {})]
     return min(pairs, key=lambda pair: errors[pair[0]][pair[1]])
 
@@ -97,7 +97,7 @@ def plain_errors(pairs: dict) -> dict:
 
 
 def expansion_findings(pairs: dict) -> list[str]:
-    """Is the gain 1.6? Does DE8 with expansion win?"""
+    """Answers whether the gain is 1.6 and whether DE8 with expansion wins."""
     ours, plain = plain_errors(pairs), ("E4M3", "E4M3")
     both = ("E4M3+expand", "E4M3+expand")
     dynamic = gain(ours, ("DE8", "E4M3+expand"), ("DE8+expand", "E4M3+expand"))
@@ -133,7 +133,7 @@ def lowest(row: dict) -> str:
 
 
 def range_findings(ranges: dict) -> list[str]:
-    """Says which R is best for which moment."""
+    """Describes which R is best for each moment."""
     errors = plain_errors(ranges["E4M3"])
     winner = best(errors, errors, errors["448"])
     four = {pair: errors[pair[0]][pair[1]] for pair in
@@ -154,7 +154,7 @@ def range_findings(ranges: dict) -> list[str]:
 
 
 def step_findings(steps: dict) -> list[str]:
-    """Says which step of k is best."""
+    """Describes which step of k is best."""
     errors = {int(step): e["mse"] for step, e in steps["errors"].items()}
     last = errors[2] / errors[1] - 1
     k = {moment: "{:.2f}, {:.2f} and {:.2f}".format(*steps["k"][moment])
@@ -170,7 +170,7 @@ def step_findings(steps: dict) -> list[str]:
 
 
 def group_findings(groups: dict) -> list[str]:
-    """Says what the length of groups changes."""
+    """Describes the effect of the length of groups."""
     name = min(groups, key=lambda n: groups[n]["128"]["mse"])
     plain, stretched = groups["E4M3"], groups["E4M3+expand"]
     return [
@@ -276,12 +276,12 @@ PARTS = ("table", "matrices")
 
 
 def share(values: list[float]) -> str:
-    """The mean over the seeds."""
+    """Formats the mean over the seeds."""
     return f"{statistics.fmean(values):.2g}"
 
 
 def digits(values: list[float], part: str) -> str:
-    """An error, or how far something went, which is near 1."""
+    """Formats an error, or a relative distance along the path, which is near 1."""
     return share(values) if part in PARTS else f"{statistics.fmean(values):.4f}"
 
 
@@ -291,7 +291,7 @@ def shares(one: dict, beta2: str = LONG) -> list[str]:
 
 
 def error_table(title: str, of: dict, others: int = 0) -> str:
-    """Rows by bytes, less those of the tensors that are f32."""
+    """Formats rows ordered by bytes, which exclude those of the f32 tensors."""
     by_bytes = sorted(of.items(), key=lambda i: i[1]["bytes_per_parameter"])
     columns = [(beta2, part) for beta2, parts in by_bytes[0][1]["errors"].items()
                for part in parts]
@@ -302,8 +302,8 @@ def error_table(title: str, of: dict, others: int = 0) -> str:
 
 
 def largest_spread(strategies: dict) -> float:
-    """Returns the largest ratio of the seeds' deviation to their mean, over strategies that end
-    closer than a tenth."""
+    """Returns the largest ratio of the standard deviation over seeds to their mean, for
+    strategies that end closer than a tenth."""
     found = [errors[part] for one in strategies.values()
              for errors in one["errors"].values() for part in PARTS]
     return max((statistics.stdev(values) / statistics.fmean(values) for values in found
@@ -440,14 +440,14 @@ seven hours. Strategies that the library lacks are candidates of
 
 
 def spread(values: list[float], sign: str = "+") -> str:
-    """Mean and standard deviation."""
+    """Formats a mean and a standard deviation."""
     mean = statistics.fmean(values)
     return f"{mean:{sign}.4f}" + (f" ± {statistics.stdev(values):.4f}"
                                   if len(values) > 1 else "")
 
 
 def gaps(cells: dict, strategy: str, lr: str) -> list[float] | None:
-    """Losses above fp32's of the same seed and rate; None where one diverged."""
+    """Returns losses minus fp32's for the same seed and rate; None if one diverged."""
     ours, wide = cells[strategy].get(lr, {}), cells.get("fp32", {}).get(lr, {})
     pairs = [(ours[seed][LOSS], wide[seed][LOSS]) for seed in ours if seed in wide]
     if any(None in pair for pair in pairs):
@@ -477,7 +477,7 @@ def loss_text(by_lr: dict, lr: str) -> str:
 
 
 def strategy_rows(cells: dict) -> list[list[str]]:
-    """A row for each strategy, by bytes and then by loss."""
+    """Returns a row for each strategy, ordered by bytes and then by loss."""
     known, rows = rates(cells), []
     for name, by_lr in cells.items():
         every = [cell for by_seed in by_lr.values() for cell in by_seed.values()]
@@ -494,7 +494,7 @@ def strategy_rows(cells: dict) -> list[list[str]]:
 
 
 def chance_text(cells: dict) -> str:
-    """Says what differences arise by chance."""
+    """Describes the differences that arise by chance."""
     if "master-weights" not in cells or not (found := all_gaps(cells, "master-weights")):
         return ""
     return ("`master-weights` loses nothing in its states, and is off fp32 by "
@@ -518,7 +518,7 @@ def size_text(title: str, result: dict) -> str:
 
 
 def training_text(results: dict[str, dict | None]) -> str:
-    """The sizes that were measured: name of the result -> result."""
+    """Formats the sizes that were measured; `results` maps names to results."""
     found = [size_text(SIZES[name], result) for name, result in results.items()
              if result and result["cells"]]
     if not found:
@@ -539,7 +539,7 @@ in the matrices, where it was measured, and the loss above fp32's over all cells
 small model.
 """
 
-# The strategies that won, by bytes, and those they were compared with.
+# The strategies that won, by bytes, and those that they were compared with.
 CHOSEN = (
     ("residual-softsign-f16", "7 bytes", (
         "flash", "flash-f32-scales", "flash-wide-groups", "mixed-coat",
@@ -581,7 +581,7 @@ REASONS = """
 
 
 def versus(name: str, accumulated: dict, training: dict) -> str:
-    """A strategy's name and numbers."""
+    """Formats a strategy's name and numbers."""
     one = accumulated["strategies"].get(name)
     errors = shares(one) if one else []
     cells = training["cells"]
@@ -640,7 +640,7 @@ def memory_text(result: dict) -> str:
 
 
 def page(folder: pathlib.Path) -> str:
-    """The text of docs/Quality.md."""
+    """Returns the text of docs/Quality.md."""
     parts = [INTRODUCTION]
     for text, name in ((moments_text, "moments"), (representation_text, "representation"),
                        (accumulated_text, "accumulated"),

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -convert-bytes-to-nvvm -canonicalize -cse | FileCheck %s
 
-// Byte 3 of each of two words, then the two pairs.
+// Byte 3 of two words twice, then the two pairs.
 // CHECK-LABEL: func.func @bytes(
 // CHECK-SAME:      %[[X:.+]]: vector<4xi32>)
 // CHECK-DAG:     %[[UPPER:.+]] = arith.constant 115 : i32
