@@ -127,11 +127,11 @@ CHECKS = (
     Check("The error of a Fast2Sum needs no rounding",
           "all pairs of bf16, f16, E4M3 and E5M2", "4.3e9",
           "test/Unit/Support/SumErrorTest.cpp"),
-    Check("What range analysis claims of a value or a transform",
+    Check("Claims of range analysis about values and transforms are true",
           "2000 random programs in five formats, interpreted with random operands", "1.2e5",
           "test/Unit/Analysis/RangeAnalysisTest.cpp"),
-    Check("Steps that put a sequence of float operations in place of another",
-          "quick ones proved, of the others the recorded proof is of the same formulas",
+    Check("Steps that replace a sequence of float operations by another",
+          "quick ones are proved; for the others, the recorded proof has the same formulas",
           "", "[Proofs](#proofs)"),
     Check("A wrong operation, or one flipped bit, is found",
           "parts that expect another operation, and a flipped result", "",
@@ -154,7 +154,7 @@ CHECKS = (
     Check("Every bit and all code are as recorded",
           "a sample that has every graph, strategy, layer, recipe and option; [the rest]"
           "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/verification/test_bits.py"),
-    Check("Packages of earlier versions run with the bits of then, or are refused by version",
+    Check("Packages of earlier versions give the bits that they gave, or are refused by version",
           "three packages with six kernels", "", "test/Python/runtime/test_frozen_packages.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
@@ -187,13 +187,13 @@ PROOFS = """When the compiler replaces one sequence of float operations by anoth
 must stay the same, for all inputs. [`verification/proof_steps.py`](../verification/proof_steps.py) lists these steps: each is a small
 kernel and the passes that replace something in it. The kernel before and the one after, as `tandem-opt` prints them, become
 formulas over floats and bit vectors, in which Bitwuzla finds inputs for which they store different numbers, or proves that
-there are none. All NaNs count as one number, zeros of different sign do not. What an operation makes of a NaN is any NaN; in
-the lanes of bf16, which only CPUs have, it is an operand's NaN, quiet, or one without payload. An operation of a small
-format is its definition: of the codes below and above the exact result, which f32's roundings down and up enclose, it gives
-the nearer, or the even one. [`verification/proof_lemmas.py`](../verification/proof_lemmas.py) has facts about all numbers of
-a format that code relies on, such as those of `-tandem-analyze-ranges`. A step whose promise is about ordered sums takes
-three lemmas of them for granted (`order`, `undo`, `negate`), each of which has its own line. So does an fma's (`product`,
-`side`): its product may be any f64 of as many bits, which leaves no multiplication to reason about.
+there are none. All NaNs count as one number; zeros of different sign do not. From a NaN, an operation may make any NaN; in
+the lanes of bf16, which only CPUs have, it makes an operand's NaN, quiet, or one without payload. An operation of a small
+format is modelled by its definition: of the codes below and above the exact result, which f32's roundings down and up enclose,
+it gives the nearer one, or the even one in a tie. [`verification/proof_lemmas.py`](../verification/proof_lemmas.py) has facts about all numbers of
+a format that code relies on, such as those of `-tandem-analyze-ranges`. Steps about ordered sums assume
+three of these lemmas (`order`, `undo`, `negate`), each of which is proved on its own line. Steps about an fma assume two (`product`,
+`side`): its product may be any f64 with that many bits, so that the solver need not reason about a multiplication.
 
 `scripts/prove.sh` records its results and a hash of the formulas. With each commit `test/Python/verification/test_proofs.py` makes
 the formulas anew from the present passes, and fails if they differ from those on record. It proves the quick ones, checks
@@ -202,10 +202,10 @@ translation with the interpreter. If the solver has no answer, a run on all oper
 The compiler omits no operation whose omission depends on a gap. It does emulate fma of f16, although
 [runs](#an-fma-is-rounded-once) cover only a share of its operands.
 
-Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
-on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate
-(`.*-write` below `tandem-verify`); and NVIDIA's own conversions of 8-bit floats (`test/Python/numerics/test_float_codes.py`,
-`scripts/gpu-check.sh`)."""
+These are not among the steps, and are not proved: the code that LLVM generates, which the runs on all operands execute
+on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations that they replace; codes that saturate
+(the parts `.*-write` of `tandem-verify` run them); and NVIDIA's own conversions of 8-bit floats
+(`test/Python/numerics/test_float_codes.py` and `scripts/gpu-check.sh` test them)."""
 
 SANITIZED = """The whole compiler is built with the address and the undefined-behaviour sanitizers; LLVM's
 libraries are not. Its tests run, and random input goes to the parser (`parse`), through random passes (`pipeline`) and to
@@ -217,13 +217,13 @@ GAPS = (
     "error bounds are not measured.",
     "Expansions of three components and mixed ones are compared with the interpreter on "
     "samples, and have no measured bound.",
-    "fma of f16 takes one significand in 64 of the second factor, and neither 16-bit "
-    "format takes all places of the product. Double words of 16 bits are sampled.",
-    "Scales, dynamic range expansion (`expanded`) and stochastic rounding are tested on "
-    "samples, not here.",
+    "The runs of fma of f16 cover one significand in 64 of the second factor, and those of "
+    "neither 16-bit format cover all places of the product. Double words of 16 bits are sampled.",
+    "Scales, dynamic range expansion (`expanded`) and stochastic rounding are tested only on "
+    "samples, with each commit.",
     "The oracle's 16-bit arithmetic agrees with SoftFloat on a lattice; that 53 bits are "
     "enough for a second rounding of these formats is a theorem (Figueroa 1995), and for "
     "fma another one (Boldo and Melquiond 2008), not a run.",
-    "These runs compile for CPUs. PTX is executed by an evaluator in the tests, on fewer "
-    "operands, and by a real GPU only where a user has run `scripts/gpu-check.sh`.",
+    "These runs compile for CPUs. In the tests an evaluator executes PTX, on fewer operands. "
+    "A real GPU executes it only if a user runs `scripts/gpu-check.sh`; none has so far.",
 )
