@@ -225,5 +225,5 @@ GAPS = (
     "enough for a second rounding of these formats is a theorem (Figueroa 1995), and for "
     "fma another one (Boldo and Melquiond 2008), not a run.",
     "These runs compile for CPUs. In the tests an evaluator executes PTX, on fewer operands. "
-    "A real GPU executes it only if a user runs `scripts/gpu-check.sh`; none has so far.",
+    "A real GPU executes it only in `scripts/gpu-check.sh` ([results](GPU.md#results)).",
 )
