@@ -173,7 +173,8 @@ def steps_text(result: dict) -> str:
             header += [f"ns/param, {count.split('_')[1]} thr", "GB/s", "of stream"]
         parts += [f"### {TITLE[size]}\n", table(header + ["load"], step_rows(cases, counts)),
                   "", *notes(cases)]
-    unmeasured = [f"`{path.stem}`" for path in sorted((HERE.parent / "lib/Strategies").glob("*.mlir"))
+    files = sorted((HERE.parent / "lib/Strategies").glob("*.mlir"))
+    unmeasured = [f"`{path.stem}`" for path in files
                   if not any(path.stem in cases for cases in result["sizes"].values())]
     if unmeasured:
         parts.append(f"Strategies that were not measured: {', '.join(unmeasured)}.\n")

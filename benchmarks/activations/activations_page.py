@@ -43,8 +43,8 @@ def head(layers: list[dict]) -> str:
     """The text before the tables, with what `coat` saves and costs over all sizes."""
     rows = [layer["rows"] for layer in layers]
     times = [found["coat"]["of"]["bf16 eager"] for found in rows]
-    return HEAD.format(bytes=min(found["bf16 eager"]["kept"] / found["coat"]["kept"] for found in rows),
-                       least=min(times), most=max(times))
+    saved = [found["bf16 eager"]["kept"] / found["coat"]["kept"] for found in rows]
+    return HEAD.format(bytes=min(saved), least=min(times), most=max(times))
 
 
 def row(name: str, entry: dict, eager: dict) -> str:
