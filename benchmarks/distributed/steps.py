@@ -305,11 +305,11 @@ def measure(rank, ranks, rounds, folder, torchao):
 TEXT = """\
 ## Steps of {ranks} ranks
 
-Medians of {rounds} steps on {ranks} gloo ranks of one thread each, which share this machine's cores, of the slowest rank;
-`benchmarks/distributed/steps.py` takes the ways in turn. Bytes are those of weights, gradients and states that a rank has after
-the backward pass; *at most* is what all tensors take in a step, with activations, buckets and gathered weights. *Overlapped* is the share of the collective's time by which the backward pass under `DistributedDataParallel`
-does not get longer: the pass is also timed inside of `no_sync()`, which sends nothing, and the collective by itself. Ranks that share
-cores and memory can overlap little.
+Times are medians of {rounds} steps of the slowest rank, on {ranks} gloo ranks of one thread each, which share this machine's cores;
+`benchmarks/distributed/steps.py` measures all rows alternately. Bytes are those of weights, gradients and states that a rank has after
+the backward pass. *At most* is the peak of all tensors in a step, with activations, buckets and gathered weights. *Overlapped* is the
+share of the collective's time that the backward pass under `DistributedDataParallel` hides: the pass is also timed inside `no_sync()`,
+which sends nothing, and the collective on its own. Ranks that share cores and memory can overlap little.
 
 {tables}
 

@@ -30,18 +30,18 @@ TEXT = """\
 
 ![Bytes that a rank sends for each parameter and step, by the number of ranks](images/gradient_bytes.png)
 
-A rank sends and receives {last:.2f} bytes a parameter for a sum over {ranks} ranks, where a ring of bf16 takes {bf16:.2f} and
-one of f32 {f32:.2f}. Each rank adds up a slice of all gradients in f32 and encodes the sum once, so that codes do not have to
-be gathered everywhere ({gathered:.0f} bytes); [below](#weights-and-gradients-together) is FP8-LM's table 5. What we count includes scales and the few bytes by which ranks
-make sure that they have the same parameters. **Automatic scaling does not help here:** against it, the factor
-1 / N, which is the default, gains {worse} dB of signal to noise, and both gain much against the factor 1.
+For a sum over {ranks} ranks, a rank sends and receives {last:.2f} bytes a parameter. A ring all-reduce takes {bf16:.2f} bytes in bf16 and
+{f32:.2f} in f32. Each rank adds up a slice of all gradients in f32 and encodes the sum once; if codes were gathered everywhere
+instead, that would take {gathered:.0f} bytes. The counts include scales, and the few bytes with which ranks check that they have the same
+parameters. **Automatic scaling does not help here:** the default, a fixed factor of 1 / N, is better by {worse} dB of signal to
+noise, and both are much better than the factor 1.
 
 ### Bytes
 
-The most bytes a parameter that any rank sends for a step; it receives as many within {gap:.2f} bytes. A test model of
-{tensors} tensors and {parameters} parameters, whose scales are therefore more than those of a large one; ranks are
-threads of one process, which count what they hand to the transport. The maximum of scales counts as a ring's. `FP8ReduceScatter`
-is half of a sum, as FSDP2 needs it, and [`fp8_all_gather`](#weights-gathered-as-codes) gathers weights once, vectors among them in
+The table shows the most bytes a parameter that any rank sends for a step; it receives as many within {gap:.2f} bytes. The test model has
+{tensors} tensors and {parameters} parameters, so scales take a larger share than in a large model. Ranks are
+threads of one process, which count what they pass to the transport; the maximum of scales counts as a ring's. `FP8ReduceScatter`
+is half of a sum, as FSDP2 needs it. [`fp8_all_gather`](#weights-gathered-as-codes) gathers weights once, with vectors in
 bf16. `benchmarks/distributed/bytes.py` counts.
 
 {bytes}
@@ -49,8 +49,8 @@ bf16. `benchmarks/distributed/bytes.py` counts.
 ### Weights and gradients together
 
 FP8-LM's table 5 counts a step's all-gather of weights and reduce-scatter of their gradients, in GB on each GPU; 8 bits save 63 to
-65 %. Our counts are those of `fp8_all_gather` and `FP8ReduceScatter` for as many data-parallel ranks, beside bf16 weights and
-f32 gradients, which is what the paper says that it compares with. Bytes a parameter of the paper are its GB over the parameters of a
+65 %. Our counts are those of `fp8_all_gather` and `FP8ReduceScatter` for the same number of data-parallel ranks. We compare them with bf16
+weights and f32 gradients, the baseline that the paper names. For the paper, bytes a parameter are its GB divided by the parameters of a
 GPU's part of the model, with the vocabulary that [the balance](#zero) assumes. Under FSDP2 weights are gathered once more for
 the backward pass, unless `reshard_after_forward=False`.
 
@@ -58,17 +58,17 @@ the backward pass, unless `reshard_after_forward=False`.
 
 ### Signal to noise
 
-Figure 7 of FP8-LM at toy size: gradients of a character model of {model} parameters, each rank's of a batch of its
-own, stored as `fp8-lm` stores them. The signal is the mean of the ranks' bf16 gradients in f64. *Pre-scaling* is mu = 1 / N,
-*post-scaling* mu = 1; *automatic* has found its factor in {rounds} steps. *Chain* encodes each partial sum, as a ring that adds
-up codes does. `benchmarks/distributed/noise.py` measures, after it has compared its bits with those of `GradientAllReduce`.
+The table repeats figure 7 of FP8-LM at toy size, with gradients of a character model of {model} parameters. Each rank has its
+own batch, and gradients are stored as `fp8-lm` stores them. The signal is the mean of the ranks' bf16 gradients in f64. *Pre-scaling* uses
+mu = 1 / N, and *post-scaling* mu = 1; *automatic* has found its factor in {rounds} steps. A *chain* encodes each partial sum, like a ring
+that adds up codes. `benchmarks/distributed/noise.py` measures, after it has compared its bits with those of `GradientAllReduce`.
 
 {noise}
 
 At {ranks} ranks after {steps} steps, encoding each partial sum costs {chain:.1f} dB. Underflow (means that become 0) is
-at most {underflow:.1%} with any factor, since codes have exponents of their own; so what automatic scaling
-saves there is little. Post-scaling loses {post:.1f} dB, with {overflow:.1%} of sums at the largest number: in figure 7 of the
-paper, too, it overflows.
+at most {underflow:.1%} with any factor, since codes are floats with exponents; so automatic scaling has little to save
+there. Post-scaling loses {post:.1f} dB, since {overflow:.1%} of sums saturate. It also overflows in figure 7 of the
+paper.
 
 {machine}
 """

@@ -51,24 +51,25 @@ HEADS = {"GradientAllReduce": "`GradientAllReduce`", "DDP, 8-bit hook": "DDP, `f
          "ZeRO": "`ZeroRedundancyOptimizer`"}
 #: Parts of messages, and the page's text for each. Any other message is an error here.
 NOTES = (
-    ("stores gradients as", "It adds up codes, which this strategy has none of for gradients; under "
-     "DDP the hook takes every strategy."),
+    ("stores gradients as", "`GradientAllReduce` adds up codes, and this strategy does not store "
+     "gradients in codes. Under DDP, `fp8_compress_hook` works with every strategy."),
     ("in pieces that are not whole rows", "Works, except that matrices of more than 262,144 elements "
-     "that are divided by columns, as a row-wise layer's, are refused: shard these by rows, or "
+     "that are sharded by columns, such as a row-wise layer's, are refused: shard these by rows, or "
      "give them a param group whose strategy has no scales and draws no random bits."),
     ("sums over all parameters, and ZeroRedundancyOptimizer", "No rank has all gradients: clip them "
      "with `clip_grad_norm_` before the step."),
-    ("gradient_release", "The step would come before the ranks' sum: leave it out."),
+    ("gradient_release", "The step would come before the ranks' gradients are summed: leave "
+     "`gradient_release` out."),
     ("maximize", "Gradients in codes cannot be negated: negate the loss."),
 )
 
 TEXT = """\
 ## Strategies under each wrapper
 
-Every cell was trained by `benchmarks/distributed/wrappers.py`, on {ranks} gloo ranks for HSDP and for FSDP2 over tensor
-parallelism and on two for the others, with scales for all parameters (`min_8bit_size=0`) and rows that ranks share unevenly.
-*Works* means that weights and states have the bits of one process that is given the same gradients. What is
-refused raises an error on every rank that names the remedy. Rows without a strategy's name are of AdamW under `collage-plus`.
+*Works* means that weights and states have the bits of one process that has the same gradients. *Refused* means that every rank
+raises an error that says what to do instead. Rows without a strategy's name are for AdamW under `collage-plus`.
+`benchmarks/distributed/wrappers.py` trained every cell, on {ranks} gloo ranks for HSDP and for FSDP2 over tensor
+parallelism (TP) and on two for the others, with scales for all parameters (`min_8bit_size=0`) and rows that ranks share unevenly.
 
 {table}
 

@@ -32,39 +32,40 @@ HEAD = """\
 
 ![Time of the slowest pipe over that of the memory, AdamW]({picture})
 
-This page, which `benchmarks/gpu/sass_page.py` writes of what `benchmarks/gpu/sass.py` counts in the machine code of ptxas {ptxas}, says
-how long the slowest pipe of a GPU's multiprocessors works for an element, over the time that the element's bytes take in
-memory: below 1 a step can run at the memory's speed, above 1 it cannot. Nothing is measured and no GPU is needed.
-The goal is {goal:g}, which leaves room for what is not counted, and ratios above it are bold. Of AdamW's {count} strategies
-{met[0]} reach it on an H100 and {met[1]} on an H200, whose memory is faster. The one that is bound most is
-`{worst}`, with {worst_ratio:.2f} on an H100, by its {worst_pipe}.
+Can a kernel run at the speed of a GPU's memory? This page answers that from the kernel's instructions; nothing is measured and no GPU
+is needed. A multiprocessor executes instructions in several *pipes*, such as ALU and FMA. The ratio in the last columns is the time that
+the slowest pipe works for an element, divided by the time that the element's bytes take in memory: below 1 a step can run at the
+memory's speed, above 1 it cannot. The goal is {goal:g}, which leaves room for what is not counted; ratios above it are bold. Of AdamW's
+{count} strategies {met[0]} reach the goal on an H100 and {met[1]} on an H200, whose memory is faster. The worst is
+`{worst}`, with {worst_ratio:.2f} on an H100, limited by its {worst_pipe}. `benchmarks/gpu/sass.py` counts the instructions in the machine
+code of ptxas {ptxas}, and `benchmarks/gpu/sass_page.py` writes the page.
 
 ## AdamW
 
-Per element, for {chip}: slots of the scheduler (issue) and of each pipe, and bytes that reach memory; registers of a thread, resident
-blocks of 256 threads and bytes of spills. The slowest pipe stands after each ratio.
+The table has counts per element, for {chip}: slots of the scheduler (issue) and of each pipe, bytes that reach memory, registers of a
+thread, resident blocks of 256 threads, and bytes of spills. Each ratio is followed by the slowest pipe.
 
 """
 
 GRAPHS_TEXT = """
 ## Other optimizers
 
-The sums of all launches of a step that go over elements. The time of a step is the sum of the launches' times.
+The table has sums over all launches of a step that run over elements. The time of a step is the sum of the launches' times.
 
 """
 
 LAYERS_TEXT = """
 ## Layers
 
-Both passes. Phases that rows link are one launch, whose planes are read from memory once and then from the L2 cache, if
-the rows fit there.
+The table has both passes. Phases that are fused by rows are one launch, whose arrays are read from memory once and then from the L2
+cache, if the rows fit there.
 
 """
 
 CHIPS_TEXT = """
 ## Other chips
 
-The same counts for {others}. Bytes are those above.{missing}
+These are the same counts for {others}. Bytes are those above.{missing}
 
 """
 
@@ -80,24 +81,24 @@ scripts/count-sass.sh                           # what has changed, and this pag
 scripts/count-sass.sh adamw/coat --chips sm_90  # one kernel, printed
 ```
 
-- Not executed: blocks that take elements one by one, at the ends of rows and where tensors are not aligned, and the calls for
+- Blocks that handle elements one by one, at the ends of rows and in tensors that are not aligned, count as not executed. So do the calls for
   quotients and roots that are subnormal or not finite. These functions are out of line; the sequences in line are counted.
-- Both sides of other branches are executed, since the lanes of a warp part there. Instructions under a predicate take
+- Both sides of other branches count, since the lanes of a warp diverge there. Instructions under a predicate take
   their slots whether it holds or not.
-- A loop in the loop, as of a block's sum, counts once. So often it runs on average.
-- A lookup in shared memory takes as many cycles as the most different words that random indices of a warp's lanes have in one of 32 banks,
-  about {conflicts:.1f} for a table of 256 words. Two vectors of 16 bytes beside each other, as of f32, touch half sectors and count twice.
-- Lookups in a table in global memory count as other loads do.
-- Not counted: what a launch does once (prologue, scales of whole tensors, totals), the latencies that resident
-  warps hide, barriers, and the launch itself.
+- An inner loop, such as a block's sum, counts once, which is how often it runs on average.
+- A lookup in shared memory takes several cycles if the lanes of a warp read different words of one of the 32 banks: with random indices
+  about {conflicts:.1f} for a table of 256 words. Two adjacent vectors of 16 bytes, such as those of f32, touch half sectors and count twice.
+- Lookups in a table in global memory count like other loads.
+- Work that a launch does once (prologue, scales of whole tensors, totals), latencies that resident
+  warps hide, barriers, and the launch itself are not counted.
 
-The table gives the lanes that a multiprocessor begins in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
-and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA; in sm_80's FP16 a pair
-of bf16 takes two slots.
+The first table has the lanes that each pipe of a multiprocessor starts per cycle. IMAD is the part of FMA that multiplies integers; a product
+of 64 bits takes two slots. XU computes reciprocals, roots and conversions. If a chip has no FP16 entry, FMA executes pairs of f16
+and bf16; in sm_80's FP16 pipe a pair of bf16 takes two slots.
 
 {pipes}
 
-GPUs, with the clocks that are assumed; a copy reaches {copy:.0%} of the bandwidth.
+The second table has the GPUs, with the clocks that are assumed. A copy reaches {copy:.0%} of the bandwidth.
 
 {gpus}
 """

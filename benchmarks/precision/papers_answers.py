@@ -33,9 +33,9 @@ def count(results: dict[str, dict | None]) -> str:
     left = f", {paper['not run']} have not been run yet" if paper["not run"] else ""
     missing = f", {own['not run']} not run yet" if own["not run"] else ""
     return (f"**Of the paper's {paper.total()} results, {paper['holds']} reproduce here and "
-            f"{paper['fails']} do not{left}.** A model this small survives most of what makes the "
-            "paper's models diverge. Several of its effects show here with fewer bits than it "
-            f"takes; of {own.total()} results that are ours or users', {own['holds']} hold and "
+            f"{paper['fails']} do not{left}.** Such a small model survives most of what makes the "
+            "paper's models diverge. Several of the paper's effects show here only with fewer bits. "
+            f"Of {own.total()} results that are ours or users', {own['holds']} hold and "
             f"{own['fails']} do not{missing}.")
 
 
@@ -67,10 +67,10 @@ def exponents(result: dict | None) -> str:
     well = [name for name in names if trains(cells, name)]
     bad = [name for name in names if name not in well]
     ends = [end for end in ("inside", "outside") if not trains(cells, f"E4M7, {end}")]
-    return ("**Exponent bits of products.** As well as in E8M7 the model trains in "
-            f"{listed(well) or 'none of these'}, but not in {listed(bad) or 'any other'}. What "
-            f"stops E4M7 is the clamp from {listed(ends) or 'neither side'}; in the paper what "
-            "stops E7M7 is that from outside.")
+    return (f"**Exponent bits of products.** In {listed(well) or 'none of these formats'} the "
+            f"model trains as well as in E8M7, but not in {listed(bad) or 'any other'}. E4M7 "
+            f"fails because of the clamp from {listed(ends) or 'neither side'}; in the paper E7M7 "
+            "fails because of the clamp from outside.")
 
 
 def long(result: dict | None) -> str:
@@ -85,7 +85,7 @@ def long(result: dict | None) -> str:
     steps = STUDIES["long"].full.steps
     text = (f"**Long runs.** After {steps:,} steps with data that change, AdamW with bf16 weights "
             f"and states ends at a loss of {plain:.3f}, in f32 at {exact:.3f}: "
-            f"{plain / exact:.2f} times as high. These, two of them with activations "
+            f"{plain / exact:.2f} times as high. These strategies, two of them with activations "
             f"stored by the recipe `coat`, end where f32 does: {listed(healed) or 'none'}")
     return text + (f". These do not: {listed(rest)}." if rest else ".")
 
