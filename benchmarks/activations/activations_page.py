@@ -40,7 +40,7 @@ PyTorch's eager modules, and takes {least:.2f} to {most:.2f} times as long; its 
 
 
 def head(layers: list[dict]) -> str:
-    """The text before the tables, with what `coat` saves and costs over all sizes."""
+    """Returns the text before the tables, with what `coat` saves and costs over all sizes."""
     rows = [layer["rows"] for layer in layers]
     times = [found["coat"]["of"]["bf16 eager"] for found in rows]
     saved = [found["bf16 eager"]["kept"] / found["coat"]["kept"] for found in rows]

@@ -50,11 +50,14 @@ def memory_ps(gpu: GPU, moved: float) -> float:
     return moved / (COPY * gpu.terabytes)
 
 
+def lanes_per_ps(gpu: GPU, pipe: str) -> float:
+    """Returns the slots that a pipe of all multiprocessors has in a picosecond."""
+    return MULTIPROCESSORS[gpu.chip].lanes[pipe] * gpu.multiprocessors * gpu.ghz * 1e-3
+
+
 def pipe_ps(gpu: GPU, slots: dict[str, float]) -> dict[str, float]:
     """Returns the picoseconds that the slots of each pipe take if all multiprocessors are busy."""
-    lanes = MULTIPROCESSORS[gpu.chip].lanes
-    per_cycle = {pipe: lanes[pipe] * gpu.multiprocessors * gpu.ghz * 1e-3 for pipe in slots}
-    return {pipe: count / per_cycle[pipe] for pipe, count in slots.items()}
+    return {pipe: count / lanes_per_ps(gpu, pipe) for pipe, count in slots.items()}
 
 
 def slowest(gpu: GPU, slots: dict[str, float]) -> tuple[str, float]:

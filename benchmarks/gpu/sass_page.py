@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "verification"), str(ROOT / "benchmarks"),
                 str(ROOT / "benchmarks/gpu")]
 from common import RESULTS, load, save_figure, table, write_page  # noqa: E402
 from sass_figures import COPY, GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: E402
+from sass_limits import section  # noqa: E402
 from sass_pipes import MULTIPROCESSORS, bank_conflicts  # noqa: E402
 
 PICTURE = "images/instructions.png"
@@ -222,13 +223,14 @@ def head(ptxas: str, adamw: dict) -> str:
                        worst=worst, worst_ratio=ratio, worst_pipe=TITLES[pipe], chip=CHIP)
 
 
-def page(content: dict) -> str:
+def page(content: dict, accuracy: dict) -> str:
     """Returns the text of docs/Instructions.md."""
     adamw, graphs, layers = split(content["kernels"])
     others = [chip for chip in MULTIPROCESSORS if chip != CHIP]
     how = HOW_TEXT.format(conflicts=bank_conflicts(256), copy=COPY, **model_tables())
     return "".join([
-        head(content["ptxas"], adamw), main_table(adamw), "\n", GRAPHS_TEXT, main_table(graphs),
+        head(content["ptxas"], adamw), main_table(adamw), "\n",
+        section(adamw, GOAL_GPUS, GOAL, TITLES, accuracy), GRAPHS_TEXT, main_table(graphs),
         "\n", LAYERS_TEXT, main_table(layers), "\n", CHIPS_TEXT.format(
             others=" and ".join(others), missing=missing_text(content["kernels"])),
         chip_tables(content["kernels"]), how])
@@ -239,7 +241,7 @@ def write(results: Path, docs: Path) -> Path:
     if not content:
         raise SystemExit(f"sass_page.py: {results} has no instructions.json; run benchmarks/gpu/sass.py")
     path = docs / "Instructions.md"
-    path.write_text(page(content))
+    path.write_text(page(content, load("accuracy", results)))
     draw(split(content["kernels"])[0], docs / PICTURE)
     return path
 

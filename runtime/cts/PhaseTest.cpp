@@ -100,6 +100,29 @@ TEST(PhasesError, AShardHasNoTotals) {
                 "the sharding of this one");
 }
 
+/// A row that sums take in one chunk must fit into it. The memory of longer
+/// rows is not accessed, since the plan is refused.
+TEST(PhasesError, LongRows) {
+  float values[3] = {}, entry = 0;
+  TensorList list;
+  list.add(3, {values, &entry});
+  list[0].rows = 2;
+  list[0].columns = TDM_LAUNCH_CHUNK_ELEMENTS + 1;
+  tdm_kernel_desc desc = phasesDesc();
+  OwnedKernel kernel(desc);
+  tdm_plan *plan = nullptr;
+  expectFailure(tdm_plan_create(kernel, list.data(), 1, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'phases': tensor 0: a row has 1073741825 columns, "
+                "which a kernel with sums or metrics takes in one chunk of at "
+                "most 1073741824; pass the tensor with shorter rows");
+  // A power of two is not cut into rows.
+  list[0].columns = 2 * TDM_LAUNCH_CHUNK_ELEMENTS;
+  EXPECT_EQ(tdm_plan_create(kernel, list.data(), 1, &plan), TDM_OK)
+      << tdm_last_error();
+  tdm_plan_destroy(plan);
+}
+
 /// An entry of several values occupies the memory of all of them.
 TEST(PhasesError, ValuesOfAnEntry) {
   tdm_kernel_desc desc = phasesDesc();

@@ -69,7 +69,7 @@ void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per,
 void ChunkTable::assignElements(const Kernel &kernel,
                                 const TensorTable &tensors, int64_t enough) {
   int64_t size = chunkElements(tensors, TDM_PER_ELEMENT, enough);
-  bool hasSums = kernel.hasSums() || kernel.numMetrics;
+  bool hasSums = kernel.hasAnySums();
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     // The sum of a tensor is the tree over the sums of its chunks, which must

@@ -135,6 +135,9 @@ struct Kernel {
                          return reduction.kind == TDM_REDUCTION_SUM;
                        });
   }
+  /// Returns whether the kernel has sums of any kind, metrics among them, which
+  /// depend on how tensors are cut.
+  bool hasAnySums() const { return hasSums() || numMetrics; }
   /// Returns whether ranks must exchange a tensor's parts of a reduction. They
   /// need not if a shard has whole rows or blocks, or if all shards have the
   /// same values.

@@ -164,6 +164,20 @@ static tdm_status checkFields(const Kernel &kernel, const tdm_tensor &tensor,
   return TDM_OK;
 }
 
+/// Checks that a row fits into a chunk if sums need it to be one.
+static tdm_status checkRowLength(const Kernel &kernel, const tdm_tensor &tensor,
+                                 int64_t index) {
+  bool isOneChunk =
+      !kernel.matrix && kernel.hasAnySums() && hasRows(kernel, tensor);
+  if (!isOneChunk || tensor.columns <= TDM_LAUNCH_CHUNK_ELEMENTS)
+    return TDM_OK;
+  return kernel.fail(TDM_INVALID_ARGUMENT)
+         << TensorNumber{index} << ": a row has " << tensor.columns
+         << " columns, which a kernel with sums or metrics takes in one chunk "
+         << "of at most " << TDM_LAUNCH_CHUNK_ELEMENTS
+         << "; pass the tensor with shorter rows";
+}
+
 /// Checks that the kernel can start at the tensor's first element.
 static tdm_status checkFirst(const Kernel &kernel, const tdm_tensor &tensor,
                              int64_t index) {
@@ -208,6 +222,8 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
   if (tensor.sharding)
     if (tdm_status status = checkShardedPlanes(kernel, tensor, index))
       return status;
+  if (tdm_status status = checkRowLength(kernel, tensor, index))
+    return status;
   return checkFirst(kernel, tensor, index);
 }
 

@@ -371,7 +371,7 @@ MUTATIONS = [
         "pytest:kernels/test_flags.py -k beyond_the_end"),
     _mutation(
         "tail-block", "a CPU computes the last whole block of a chunk as a partial one",
-        "lib/Conversion/TandemToCPU/TandemToCPU.cpp",
+        "lib/Conversion/TandemToCPU/Blocks.cpp",
         "return b.compare(arith::CmpIPredicate::slt, numbers, limit);",
         "return b.compare(arith::CmpIPredicate::sle, numbers, limit);",
         "pytest:kernels/test_phases.py -k test_sizes", "pytest:numerics/test_scaled.py -k test_kernels",

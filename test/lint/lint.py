@@ -71,6 +71,8 @@ PHRASES = (
     (phrase(r"\banother \w+ than\b"), "write 'a different ... from' or 'other than'"),
     (phrase(r"\bhalf way\b"), "write 'halfway'"),
     (phrase(r"\bby turns\b"), "write 'alternately'"),
+    (phrase(r"\bwhoever\b"), "say who: the caller, the user, another thread"),
+    (phrase(r"\bis told\b(?! apart)"), "say what passes or reports it"),
 )
 COMMENT = re.compile(r"\s*(?:///?<?|/\*+|#:?|r?\"\"\"|let summary = \")\s*(.*)")
 #: The beginnings of texts without a subject, and of those in which a question stands for
@@ -78,6 +80,13 @@ COMMENT = re.compile(r"\s*(?:///?<?|/\*+|#:?|r?\"\"\"|let summary = \")\s*(.*)")
 HEADLESS = re.compile(
     r"(?:of|that of|those of|the same of|what|who|whose|how|why|which|by which|as many)\b",
     re.IGNORECASE)
+#: A comment of a C++ function that says only what its result answers.
+QUESTION = re.compile(
+    r"^[ \t]*/// (Whether [^\n]*)\n(?:[ \t]*/// [^\n]*\n)*"
+    r"[ \t]*(?:template <[^\n]*>\s+)?(?:(?:static|virtual|inline|constexpr) )*"
+    r"(?:bool|LogicalResult|llvm::Error) [\w:]*\(", re.MULTILINE)
+#: The beginnings of a Python function's docstring that has no verb there.
+NOUN = re.compile(r"(?:a|an|the|whether|none|those|some|one|each|every|all)\b", re.IGNORECASE)
 
 
 def find_files(root, suffixes):
@@ -182,10 +191,29 @@ def check_prose(path, text):
             yield number, f"begins '{words}'; say what is returned or held"
 
 
+def is_property(function):
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def check_functions(path, text):
+    """Yields the functions whose documentation does not begin with a verb. Tests are excepted,
+    whose docstrings say what holds, and properties, which are documented as values."""
+    for found in QUESTION.finditer(text):
+        line = text.count("\n", 0, found.start(1)) + 1
+        yield line, f"begins '{found.group(1)[:30]}'; write 'Returns whether'"
+    for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("test_"):
+            continue
+        words = ast.get_docstring(node) or ""
+        if NOUN.match(words) and not is_property(node):
+            yield node.lineno, f"{node.name}: begins '{words[:30]}'; begin with a verb"
+
+
 def check_english(root):
     for path in [*(root / page for page in PAGES), *find_files(root, PROSE)]:
         if path.exists() and not {root / "docs/generated", root / "test/lint"} & {*path.parents}:
-            for number, fault in sorted(check_prose(path, path.read_text())):
+            text = path.read_text()
+            for number, fault in sorted([*check_prose(path, text), *check_functions(path, text)]):
                 yield Path(f"{path}:{number}"), fault
 
 

@@ -37,8 +37,8 @@ static bool isConstant(Value value, uint64_t constant) {
          found.getZExtValue() == constant;
 }
 
-/// Whether LLVM might drop an operation on a value, or move its sign to the
-/// result: the value is 0, 1 or -1, or a negation.
+/// Returns whether LLVM might drop an operation on a value or move its sign to
+/// the result: the value is 0, 1 or -1, or a negation.
 static bool mightVanish(Value operand) {
   while (auto broadcast = operand.getDefiningOp<vector::BroadcastOp>())
     operand = broadcast.getSource();
@@ -48,16 +48,16 @@ static bool mightVanish(Value operand) {
   return operand.getDefiningOp<arith::NegFOp>() != nullptr;
 }
 
-/// Whether an operation is one of the arithmetic instructions whose result,
-/// where it is not a number, is the canonical NaN: an operand's NaN never
-/// shows.
+/// Returns whether an operation is one of the arithmetic instructions whose
+/// result, where it is not a number, is the canonical NaN: an operand's NaN
+/// never shows.
 static bool isArithmetic(Operation *op) {
   return isa_and_present<arith::AddFOp, arith::SubFOp, arith::MulFOp,
                          math::FmaOp>(op) &&
          llvm::none_of(op->getOperands(), mightVanish);
 }
 
-/// Whether a float, where it is not a number, is the canonical NaN. A
+/// Returns whether a float, where it is not a number, is the canonical NaN. A
 /// conversion may vanish together with that of its operand, but not with
 /// arithmetic.
 static bool hasCanonicalNaN(Value value) {
@@ -73,20 +73,14 @@ static Value stripBitcasts(Value value) {
   return value;
 }
 
-/// Returns the float that a condition says is not a number, or null.
-static Value matchNaNTest(Value condition) {
-  if (auto compare = condition.getDefiningOp<arith::CmpFOp>()) {
-    bool isTest = compare.getPredicate() == arith::CmpFPredicate::UNO &&
-                  compare.getLhs() == compare.getRhs();
-    return isTest ? stripBitcasts(compare.getLhs()) : Value();
-  }
-  auto compare = condition.getDefiningOp<arith::CmpIOp>();
-  if (!compare || compare.getPredicate() != arith::CmpIPredicate::ugt)
-    return {};
+/// Returns the float whose magnitude is compared with infinity's, or null.
+static Value matchComparedBits(arith::CmpIOp compare) {
   auto magnitude = compare.getLhs().getDefiningOp<arith::AndIOp>();
-  Value number = magnitude ? stripBitcasts(magnitude.getLhs()) : Value();
-  Type type = number ? getElementTypeOrSelf(number.getType()) : Type();
-  if (!type || (!type.isF32() && !type.isBF16() && !type.isF16()))
+  if (!magnitude || compare.getPredicate() != arith::CmpIPredicate::ugt)
+    return {};
+  Value number = stripBitcasts(magnitude.getLhs());
+  Type type = getElementTypeOrSelf(number.getType());
+  if (!type.isF32() && !type.isBF16() && !type.isF16())
     return {};
   FloatFormat format = FloatFormat::get(type);
   bool isTest = isConstant(magnitude.getRhs(), format.magnitudeMask()) &&
@@ -94,7 +88,20 @@ static Value matchNaNTest(Value condition) {
   return isTest ? number : Value();
 }
 
-/// Whether an integer has none but the lower 16 bits of 32.
+/// Returns the float for which a condition tests whether it is a NaN, or null.
+static Value matchNaNTest(Value condition) {
+  if (auto compare = condition.getDefiningOp<arith::CmpIOp>())
+    return matchComparedBits(compare);
+  auto compare = condition.getDefiningOp<arith::CmpFOp>();
+  if (!compare || compare.getPredicate() != arith::CmpFPredicate::UNO ||
+      compare.getLhs() != compare.getRhs())
+    return {};
+  Value number = stripBitcasts(compare.getLhs());
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(number.getType()));
+  return isFloat ? number : Value();
+}
+
+/// Returns whether only the lower 16 of the 32 bits of an integer can be set.
 static bool isHalf(Value value) {
   llvm::APInt constant;
   if (auto shift = value.getDefiningOp<arith::ShRUIOp>())

@@ -175,10 +175,11 @@ Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
 /// takes one instruction.
 Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                    Value index) {
-  if (planes[plane].isTransposed)
+  int64_t group = planes[plane].group;
+  bool isOneEntry = group > TDM_LAUNCH_CHUNK_ELEMENTS;
+  if (planes[plane].isTransposed || isOneEntry)
     return launch.addressOf(chunk, plane, index);
   SequenceBuilder b(builder, loc);
-  int64_t group = planes[plane].group;
   Value first = group > 1 ? b.andi(chunk.begin, b.like(chunk.begin, -group))
                           : chunk.begin;
   Value offset = countFrom(b, first, index);

@@ -29,7 +29,7 @@ class Exchange:
         self._reduce(torch.frombuffer(words, dtype=torch.int32), self.groups[group])
 
     def _reduce(self, told: torch.Tensor, group, *operation) -> None:
-        """All-reduces a tensor in the host's memory, in place."""
+        """Performs an all-reduce of a tensor in the host's memory, in place."""
         moved = told.to(self._device)
         torch.distributed.all_reduce(moved, *operation, group=group)
         if moved is not told:

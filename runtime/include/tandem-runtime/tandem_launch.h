@@ -38,6 +38,8 @@ extern "C" {
 
 /// The maximum number of columns of a tile.
 #define TDM_LAUNCH_TILE_COLUMNS 2048
+/// The largest number of elements of a chunk, which kernels count in 32 bits.
+#define TDM_LAUNCH_CHUNK_ELEMENTS (INT64_C(1) << 30)
 /// The maximum number of rows of a tile in a kernel without blocks. It is
 /// smaller on a GPU, whose registers hold fewer levels of the column sums.
 #define TDM_LAUNCH_TILE_ROWS 64
@@ -150,7 +152,8 @@ TDM_LAUNCH_FUNCTION int64_t tdm_launch_tensor_size(int64_t planes,
 /// A range of a row's elements or, in a launch over rows, columns or blocks of
 /// a matrix, a range of those. It begins at a multiple of a power of two that
 /// depends only on the sizes of the tensors and is at least 4096, or smaller if
-/// the kernel has sums over a tensor whose shards begin at smaller multiples.
+/// the kernel has sums over a tensor whose shards begin at smaller multiples. It
+/// has at most TDM_LAUNCH_CHUNK_ELEMENTS elements.
 typedef struct tdm_launch_chunk {
   int64_t tensor;
   /// The row whose elements `begin` and `end` index; 0 in launches over rows,

@@ -88,6 +88,18 @@ func.func @by_other_bits(%x: vector<2xf32>, %random: vector<2xi32>) -> vector<2x
   return %chosen : vector<2xi32>
 }
 
+// Bits that are no float's may be those of any NaN.
+// CHECK-LABEL: func.func @loaded_bits(
+// CHECK:         arith.select
+func.func @loaded_bits(%bits: vector<2xi32>) -> vector<2xi32> {
+  %magnitudes = arith.constant dense<0x7FFFFFFF> : vector<2xi32>
+  %infinity = arith.constant dense<0x7F800000> : vector<2xi32>
+  %magnitude = arith.andi %bits, %magnitudes : vector<2xi32>
+  %is_nan = arith.cmpi ugt, %magnitude, %infinity : vector<2xi32>
+  %chosen = arith.select %is_nan, %magnitudes, %bits : vector<2xi1>, vector<2xi32>
+  return %chosen : vector<2xi32>
+}
+
 // A loaded NaN may be any, and so may the NaN of an operation that LLVM drops: a product by 1, a
 // sum with 0, a difference of -x, a conversion there and back. Another NaN is chosen on purpose.
 // CHECK-LABEL: func.func @stay(

@@ -36,3 +36,8 @@ int n;
 int o;
 // It has another word than its neighbour.
 int p;
+/// Whether a word is read before the
+/// next one.
+static bool isFirst(int word);
+// It is told apart from others. Whoever is told of it reads it.
+int r;

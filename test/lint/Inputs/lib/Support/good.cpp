@@ -10,3 +10,7 @@ int word;
 int value; // The body of some nobodyless loop.
 /// However many words there are, they are read.
 int count;
+/// Returns whether a word is read.
+bool isRead(int word);
+/// Whether the first word was read.
+bool wasRead;
