@@ -118,8 +118,8 @@ static Value packBytes(Permutation permutation, Value words, Type type,
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// Returns the amount of a shift to the right, or 0 for other values. Both kinds
-/// of shift leave the same lower parts.
+/// Returns the amount of a shift to the right, or 0 for other values. Both
+/// kinds of shift leave the same lower parts.
 static uint64_t getShift(Value value) {
   Operation *op = value.getDefiningOp();
   if (!isa_and_present<arith::ShRUIOp, arith::ShRSIOp>(op))
@@ -139,21 +139,26 @@ struct Parts {
 /// value selects a constant for some elements, the result selects that constant
 /// before the shift.
 static Parts matchParts(PatternRewriter &rewriter, Value value, unsigned bits) {
-  uint64_t shift = getShift(value);
-  if (shift && shift % bits == 0)
-    return {value.getDefiningOp()->getOperand(0), shift / 8};
   auto select = value.getDefiningOp<arith::SelectOp>();
-  if (!select)
+  bool isConstantFirst = select && getConstant(select.getTrueValue());
+  Value shifted = !select           ? value
+                  : isConstantFirst ? select.getFalseValue()
+                                    : select.getTrueValue();
+  uint64_t shift = getShift(shifted);
+  if (!shift || shift % bits != 0)
     return {value, 0};
-  std::optional<uint64_t> constant = getConstant(select.getTrueValue());
-  shift = getShift(select.getFalseValue());
-  if (!constant || !shift || shift % bits != 0)
+  Value words = shifted.getDefiningOp()->getOperand(0);
+  if (!select)
+    return {words, shift / 8};
+  std::optional<uint64_t> constant = getConstant(
+      isConstantFirst ? select.getTrueValue() : select.getFalseValue());
+  if (!constant)
     return {value, 0};
   SequenceBuilder b(rewriter, select.getLoc());
-  Value words = select.getFalseValue().getDefiningOp()->getOperand(0);
-  return {
-      b.select(select.getCondition(), b.like(words, *constant << shift), words),
-      shift / 8};
+  Value moved = b.like(words, *constant << shift);
+  return {b.select(select.getCondition(), isConstantFirst ? moved : words,
+                   isConstantFirst ? words : moved),
+          shift / 8};
 }
 
 /// Packs truncated words, with one permutation for each two.
@@ -203,7 +208,8 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
 }
 
 /// Joins the upper half of a word and a constant above it. Without this, LLVM
-/// reassociates the sum that the or stands for, which takes an instruction more.
+/// reassociates the sum that the or stands for, which takes an instruction
+/// more.
 static LogicalResult joinHalves(arith::OrIOp op, PatternRewriter &rewriter) {
   Value words = matchShift<arith::ShRUIOp>(op.getLhs(), 16);
   std::optional<uint64_t> constant = getConstant(op.getRhs());

@@ -70,6 +70,23 @@ func.func @halves(%x: vector<2xi32>, %is_nan: vector<2xi1>) -> vector<2xi16> {
   return %y : vector<2xi16>
 }
 
+// The constant may also be the second choice.
+// CHECK-LABEL: func.func @second_choice(
+// CHECK-SAME:      %[[X:.+]]: vector<4xi32>, %[[IS_FINITE:.+]]: vector<4xi1>)
+// CHECK-DAG:     %[[NAN:.+]] = arith.constant dense<8388608> : vector<4xi32>
+// CHECK-DAG:     %[[MIDDLE:.+]] = arith.constant 98 : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[IS_FINITE]], %[[X]], %[[NAN]]
+// CHECK:         %[[X0:.+]] = vector.extract %[[CHOSEN]][0]
+// CHECK:         nvvm.prmt <default> %[[MIDDLE]], %[[X0]]
+func.func @second_choice(%x: vector<4xi32>, %is_finite: vector<4xi1>) -> vector<4xi8> {
+  %c16 = arith.constant dense<16> : vector<4xi32>
+  %nan = arith.constant dense<0x80> : vector<4xi32>
+  %middle = arith.shrsi %x, %c16 : vector<4xi32>
+  %chosen = arith.select %is_finite, %middle, %nan : vector<4xi1>, vector<4xi32>
+  %y = arith.trunci %chosen : vector<4xi32> to vector<4xi8>
+  return %y : vector<4xi8>
+}
+
 // CHECK-LABEL: func.func @moved(
 // CHECK-SAME:      %[[X:.+]]: vector<2xi32>, %{{.+}}: i1)
 // CHECK-DAG:     %[[BYTES:.+]] = arith.select %{{.+}}, %{{.+}}, %{{.+}} : i32

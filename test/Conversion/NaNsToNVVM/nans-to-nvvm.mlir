@@ -88,7 +88,7 @@ func.func @by_other_bits(%x: vector<2xf32>, %random: vector<2xi32>) -> vector<2x
   return %chosen : vector<2xi32>
 }
 
-// Bits that are no float's may be those of any NaN.
+// Loaded bits may be those of any NaN.
 // CHECK-LABEL: func.func @loaded_bits(
 // CHECK:         arith.select
 func.func @loaded_bits(%bits: vector<2xi32>) -> vector<2xi32> {

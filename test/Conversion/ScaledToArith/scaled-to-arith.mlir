@@ -24,9 +24,9 @@
 // CHECK:         %[[SUM:.+]] = arith.addf %[[SIGNED]], %{{.+}} : f32
 // CHECK:         %[[WHOLE:.+]] = arith.bitcast %[[SUM]] : f32 to i32
 // CHECK:         %[[ROUNDED:.+]] = arith.subi %[[WHOLE]], %{{.+}} : i32
-// CHECK:         %[[BYTE:.+]] = arith.trunci %[[ROUNDED]] : i32 to i8
-// CHECK:         %[[NAN:.+]] = arith.constant -128 : i8
-// CHECK:         arith.select %[[FINITE]], %[[BYTE]], %[[NAN]] : i8
+// CHECK:         %[[NAN:.+]] = arith.constant 128 : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[ROUNDED]], %[[NAN]] : i32
+// CHECK:         arith.trunci %[[CODE]] : i32 to i8
 func.func @softsign(%x: f32, %s: f16) -> i8 {
   %q = scaled.quantize #scaled.softsign, %x by %s : f32, f16 -> i8
   return %q : i8
@@ -42,9 +42,9 @@ func.func @softsign(%x: f32, %s: f16) -> i8 {
 // CHECK:         %[[SPREAD:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
 // CHECK:         arith.mulf %[[ROOT]], %[[SPREAD]] : vector<4xf32>
 // CHECK:         arith.constant dense<2.540000e+02> : vector<4xf32>
-// CHECK:         %[[BYTES:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
-// CHECK:         %[[NAN:.+]] = arith.constant dense<-1> : vector<4xi8>
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTES]], %[[NAN]]
+// CHECK:         %[[NAN:.+]] = arith.constant dense<255> : vector<4xi32>
+// CHECK:         arith.select %[[FINITE]], %{{.+}}, %[[NAN]]
+// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
 // CHECK:         return %[[M]], %[[CODE]]
 func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   %m = scaled.magnitude #scaled.root, %x : vector<4xf32> -> vector<4xi32>

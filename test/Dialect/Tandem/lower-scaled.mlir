@@ -185,8 +185,8 @@ tandem.kernel @moment compute(<f32, f32>) tensors [#tandem.role<state "v", momen
 // CHECK:         %[[M:.+]] = arith.andi %[[BITS]], %{{.+}} : i32
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]], %{{.+}} : i32
 // CHECK-NOT:     arith.mulf %[[ROOT]]
-// CHECK:         %[[BYTE:.+]] = arith.trunci %{{.+}} : i32 to i8
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTE]], %{{.+}} : i8
+// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : i32 to i8
 // CHECK-NEXT:    tandem.store_plane %[[CODE]], %[[P]][0] : i8
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {

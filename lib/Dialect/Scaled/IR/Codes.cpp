@@ -249,8 +249,8 @@ static float findSmallest(float guess,
 /// is not finite.
 static Value chooseFinite(SequenceBuilder &b, Value isFinite, Value code,
                           uint64_t nan) {
-  Value byte = b.resize(code, b.builder.getIntegerType(8));
-  return b.select(isFinite, byte, b.like(byte, nan));
+  return b.resize(b.select(isFinite, code, b.like(code, nan)),
+                  b.builder.getIntegerType(8));
 }
 
 /// Converts an integer in [0, 255] to f32 and subtracts `offset`, exactly.
