@@ -309,8 +309,23 @@ MUTATIONS = [
     _mutation(
         "permuted-halves", "a GPU packs two halves in the wrong order",
         "lib/Conversion/BytesToNVVM/BytesToNVVM.cpp",
-        "0x7632", "0x3276",
+        "uint32_t selector = 0x5410", "uint32_t selector = 0x1054",
         _PTX),
+    _mutation(
+        "any-nan", "a GPU stores the NaN of a value that it has only loaded",
+        "lib/Conversion/NaNsToNVVM/NaNsToNVVM.cpp",
+        "  return isArithmetic(op);", "  return true;",
+        _PTX, "lit:Conversion/NaNsToNVVM"),
+    _mutation(
+        "residual-units", "a residual is rounded from one unit less than its largest",
+        "lib/Dialect/Tandem/IR/ScaledStorages.cpp",
+        "b.muli(units, b.like(units, 127))", "b.muli(units, b.like(units, 126))",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "second-block", "a CPU computes the first of two blocks twice",
+        "lib/Conversion/TandemToCPU/Blocks.cpp",
+        "getPointers(chunk, next)", "getPointers(chunk, index)",
+        _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "padding-masked", "a GPU's lanes without an element count, whatever zeros make there",
         "lib/Conversion/Common/PaddingLanes.cpp",
