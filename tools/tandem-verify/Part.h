@@ -31,10 +31,20 @@ namespace tandem::verify {
 /// The most cases of a unit.
 constexpr size_t blockSize = 1 << 16;
 
-/// A plane of operands or results: its name and the bytes of an element.
+/// A plane of operands or results: its name, the bytes of an entry, and the
+/// elements that share one.
 struct PlaneDecl {
   std::string name;
   unsigned bytes;
+  unsigned group = 1;
+};
+
+/// The key and counter of a launch's random bits, as docs/Numerics.md has them.
+struct Draw {
+  uint64_t seed = 0, step = 1;
+  uint32_t key = 0;
+  /// The number of the first element.
+  uint64_t first = 0;
 };
 
 /// Memory for one plane of a unit, aligned as the kernels like it.
@@ -103,6 +113,8 @@ public:
 
   /// Makes the operands of unit `block.unit` and says how many cases it has.
   virtual void fill(Block &block) const = 0;
+  /// Returns the key and counter of the random bits of a unit's launch.
+  virtual Draw draw(uint64_t unit) const { return {}; }
   /// Computes what the results must be.
   virtual void expect(Block &block) const = 0;
   /// In a part without a kernel, computes the results otherwise.
@@ -136,6 +148,9 @@ void addConversionParts(Parts &parts);
 void addPowerParts(Parts &parts);
 void addFunctionParts(Parts &parts);
 void addCodeParts(Parts &parts);
+void addResidualParts(Parts &parts);
+void addRoundedParts(Parts &parts);
+void addMuLawParts(Parts &parts);
 void addExpansionParts(Parts &parts);
 void addPrecisionParts(Parts &parts);
 void addOracleParts(Parts &parts);
