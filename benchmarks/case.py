@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the process that measures one contender on one size,
-# beside a stream over the same planes.
+# This file implements the process that measures one contender at one size, alternately with a
+# stream over the same planes.
 #
 #===----------------------------------------------------------------------===#
 """Run by cpu_step.py with a case as JSON; prints the result as JSON."""
@@ -38,7 +38,7 @@ class Tensor(ctypes.Structure):
 
 
 def typical(name: str, count: int, seed: int) -> np.ndarray:
-    """f32 values of a plane in the middle of a training run."""
+    """Returns f32 values of a plane in the middle of a training run."""
     normal = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
     if name.startswith("exp_avg_sq") and not name.endswith("lo"):
         return normal * normal * np.float32(1e-6) + np.float32(1e-8)
@@ -54,7 +54,7 @@ _SCALES = {"bf16": 0x3A80, "f16": 0x1400, "f32": 0x3A800000, "f8E8M0FNU": 117}
 
 
 def typical_bits(plane, count: int) -> np.ndarray:
-    """The bits of such a plane; 8-bit codes of magnitudes in mid-range."""
+    """Returns the bits of such a plane; 8-bit codes have magnitudes in mid-range."""
     dtype = {8: np.uint8, 16: np.uint16, 32: np.uint32}[plane.bits]
     if plane.name.endswith(".scale"):
         return np.full(count, _SCALES[plane.type], dtype)
@@ -70,7 +70,7 @@ def typical_bits(plane, count: int) -> np.ndarray:
 
 
 def allocate(plane, elements: int) -> np.ndarray:
-    """A plane of bits. NumPy asks for huge pages, so every contender has them."""
+    """Allocates a plane of bits. NumPy requests huge pages, so every contender has them."""
     size = plane.entries(elements)
     block = typical_bits(plane, min(size, 1 << 20))
     array = np.empty(size, block.dtype)
@@ -81,7 +81,7 @@ def allocate(plane, elements: int) -> np.ndarray:
 
 
 def roofline(library: str, planes, tensors):
-    """A function (threads) that streams over all planes in place but scales."""
+    """Returns a function (threads) that streams in place over all planes except scales."""
     planes = [p for p in planes if p.group == 1]
     stream = ctypes.CDLL(library).streamPlanes
     stream.restype = ctypes.c_uint64
@@ -112,7 +112,7 @@ def compile_kernel(case: dict):
 
 
 def tandem_step(case: dict, kernel, tensors):
-    """A function (threads) that launches one step over all tensors."""
+    """Returns a function (threads) that launches one step over all tensors."""
     import tandem
     plan = tandem.Plan(kernel)
     plan.update([next(iter(arrays.values())).size for arrays in tensors],
@@ -134,7 +134,7 @@ def as_torch(array: np.ndarray):
 
 
 def torch_step(case: dict, tensors):
-    """torch.optim.AdamW over the same arrays."""
+    """Returns a step of torch.optim.AdamW over the same arrays."""
     import torch
     parameters = []
     for arrays in tensors:
@@ -155,8 +155,8 @@ def torch_step(case: dict, tensors):
 
 
 def peer_step(case: dict, tensors):
-    """Another library's 8-bit AdamW over the same parameters and gradients, with
-    states of its own."""
+    """Returns a step of another library's 8-bit AdamW over the same parameters and gradients,
+    with its own states."""
     import torch
     library = importlib.import_module(f"{case['package']}.optim")
     parameters = []
@@ -183,7 +183,7 @@ def eager_function(case: dict):
 
 
 def eager_step(case: dict, tensors):
-    """Collage-plus as torch operations, eager or compiled."""
+    """Returns a step of collage-plus as torch operations, eager or compiled."""
     import eager_collage
     import torch
     function = eager_function(case)
@@ -214,7 +214,7 @@ def same_bits(case: dict, kernel, step_of, size: int) -> int:
 
 
 def measure(contenders: dict, threads: list[int], budget: float) -> dict:
-    """Seconds of each contender and thread count, in turns."""
+    """Returns the seconds of each contender for each thread count, measured alternately."""
     samples = {name: {t: [] for t in threads} for name in contenders}
     for run in contenders.values():
         for count in threads:

@@ -1,10 +1,10 @@
-#===- common.py - What the benchmarks share --------------------*- Python -*-===#
+#===- common.py - Code that the benchmarks share --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the description of the machine, the result files, the
-# sizes of tensors, and what figures share.
+# This file describes the machine, reads and writes result files, and provides tensor sizes and
+# helpers for figures.
 #
 #===----------------------------------------------------------------------===#
 """Machine, results and tensor sizes."""
@@ -28,7 +28,8 @@ M = 1_000_000
 
 
 def model_sizes() -> list[int]:
-    """400 tensors of a GPT-2 of 33 layers and width 448: 102.6 M parameters."""
+    """Returns the sizes of 400 tensors of a GPT-2 with 33 layers and width 448 (102.6 M
+    parameters)."""
     d = 448
     layer = [d, d, 3 * d * d, 3 * d, d * d, d, d, d, 4 * d * d, 4 * d, 4 * d * d, d]
     return [50257 * d, 1024 * d] + layer * 33 + [d, d]
@@ -62,7 +63,7 @@ def _git(*arguments: str) -> str:
 
 
 def machine() -> dict:
-    """The machine, the date and the commit that a result belongs to."""
+    """Returns the machine, the date and the commit that a result belongs to."""
     kib = int(_first_match("/proc/meminfo", "MemTotal").split()[0])
     pages = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
@@ -75,14 +76,14 @@ def machine() -> dict:
         "transparent_hugepages": pages.read_text().strip() if pages.exists() else "",
         "date": datetime.date.today().isoformat(),
         "commit": _git("rev-parse", "HEAD"),
-        # Results change while they are made, and nothing is made of them.
+        # Result files change while they are written, and no result depends on them.
         "changed_files": len(_git("status", "--porcelain", "-uno", "--", ":/",
                                   ":(top,exclude)*/results/*").splitlines()),
     }
 
 
 def _in_lines(value, depth: int = 0) -> str:
-    """JSON whose objects and lists are one line each, unless they hold a list of objects."""
+    """Formats JSON with one line per object or list, unless it holds a list of objects."""
     if not _holds_objects(value):
         return json.dumps(value)
     pairs = value.items() if isinstance(value, dict) else [(None, each) for each in value]
@@ -100,8 +101,8 @@ def _holds_objects(value) -> bool:
 
 def save(name: str, content: dict, folder: pathlib.Path | None = None,
          compact: bool = False) -> None:
-    """Writes <name>.json to benchmarks/results or another folder, all or nothing. If it is
-    compact, objects that hold no list of others are one line each."""
+    """Writes <name>.json atomically to benchmarks/results or another folder. If it is compact,
+    objects that hold no list of others are one line each."""
     folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine(), **content}
@@ -112,25 +113,25 @@ def save(name: str, content: dict, folder: pathlib.Path | None = None,
 
 
 def update(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
-    """Writes <name>.json, in which keys that are not in the content keep what they have."""
+    """Writes <name>.json; keys that are not in the content keep their values."""
     before = load(name, folder) or {}
     save(name, {key: value for key, value in before.items() if key != "machine"} | content,
          folder)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
+    """Formats a Markdown table."""
     rule = ["---"] + ["--:"] * (len(header) - 1)
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
 
 
 def spread(ends: dict[str, float], apart: float, low: float, high: float) -> dict[str, float]:
-    """Returns the positions of the labels of curves that end at these values: apart from each
-    other, between the bounds if there is room, and otherwise as near to the ends as
+    """Returns the positions of the labels of curves that end at these values. Labels are `apart`
+    from each other, between the bounds if there is room, and otherwise as near to the ends as
     possible."""
     labels = sorted(ends, key=ends.__getitem__)
     count = len(labels)
-    # Less their distances, places are the nearest sequence that nowhere decreases.
+    # Minus the distances, the positions are the nearest nondecreasing sequence (isotonic).
     free = [ends[label] - apart * i for i, label in enumerate(labels)]
     placed = {}
     for i, label in enumerate(labels):
@@ -141,7 +142,7 @@ def spread(ends: dict[str, float], apart: float, low: float, high: float) -> dic
 
 
 def save_figure(figure, path: pathlib.Path) -> None:
-    """Writes a picture of matplotlib's, and closes it; equal data make equal files."""
+    """Writes a matplotlib figure and closes it; equal data give equal files."""
     import matplotlib.pyplot as plt
 
     for axes in figure.axes:
@@ -156,13 +157,13 @@ def save_figure(figure, path: pathlib.Path) -> None:
 
 
 def load(name: str, folder: pathlib.Path | None = None) -> dict | None:
-    """Returns the contents of benchmarks/results/<name>.json, if it is there."""
+    """Returns the contents of benchmarks/results/<name>.json, or None if there is no such file."""
     path = (folder or RESULTS) / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def machine_text(result: dict) -> str:
-    """The machine that a result belongs to."""
+    """Describes the machine that a result belongs to."""
     m = result["machine"]
     dirty = (f" with {m['changed_files']} changed files" if m["changed_files"] else "")
     return (f"{m['cpu']} (family, model, stepping {m['cpuid']}), {m['cores']} cores, "
@@ -170,22 +171,23 @@ def machine_text(result: dict) -> str:
 
 
 def seconds(function) -> float:
-    """Wall-clock time of one call."""
+    """Returns the wall-clock time of one call."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
 def median_ms(function, repetitions: int = 11) -> float:
-    """Median milliseconds of a call, the first one left out."""
+    """Returns the median time of a call in milliseconds, without the first call."""
     function()
     return 1e3 * statistics.median(seconds(function) for _ in range(repetitions))
 
 
 def write_page(description: str, own: pathlib.Path,
                write: Callable[[pathlib.Path, pathlib.Path], pathlib.Path]) -> None:
-    """The command line of a page's script: ``write`` makes it from a folder of results, in
-    docs if those are the project's ``own``; a trial's page stays beside its results."""
+    """Runs the command line of a script that makes a page. ``write`` makes the page from a
+    folder of results: in docs if the folder is the project's ``own``, and otherwise next to the
+    results."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--results", type=pathlib.Path, default=own,
                         help="the folder to read (default: %(default)s)")

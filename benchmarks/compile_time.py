@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of compilations in a warm process and of
-# a process's cold start.
+# This file measures compilations in a warm process and the cold start of a process.
 #
 #===----------------------------------------------------------------------===#
-"""Milliseconds of tandem.compile; there is no kernel cache to switch off."""
+"""Measures milliseconds of tandem.compile, which has no kernel cache to disable."""
 
 import argparse
 import os
@@ -23,7 +22,7 @@ COLD = "import tandem; tandem.compile('adamw', 'collage-plus', {target!r})"
 
 
 def warm(text: str, strategies: list[str], repetitions: int) -> dict:
-    """Medians per strategy and target, graph text to kernel."""
+    """Returns medians per strategy and target, from graph text to kernel."""
     result = {}
     for strategy in strategies:
         result[strategy] = {
@@ -37,7 +36,7 @@ def warm(text: str, strategies: list[str], repetitions: int) -> dict:
 
 
 def cold(repetitions: int) -> dict:
-    """Median of whole processes: interpreter, import and one compilation."""
+    """Returns the median of whole processes: interpreter, import and one compilation."""
     programs = {"import tandem": "import tandem"}
     programs |= {f"import and {t}": COLD.format(target=t) for t in TARGETS}
     result = {}

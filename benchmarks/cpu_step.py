@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of optimizer steps on the CPU, every case
-# in a process of its own.
+# This file measures optimizer steps on the CPU, each case in a separate process.
 #
 #===----------------------------------------------------------------------===#
-"""Time of AdamW steps under every strategy, beside rooflines and torch."""
+"""Times AdamW steps under every strategy, together with rooflines and torch."""
 
 import argparse
 import json
@@ -20,12 +19,12 @@ import tempfile
 import tandem
 from common import HERE, SIZES, load, machine, save
 
-#: Packages with an 8-bit AdamW that runs on a CPU; they need not be installed.
+#: Packages with an 8-bit AdamW for CPUs; they need not be installed.
 PEERS = ("bitsandbytes", "torchao")
 
 
 def cases(size: str) -> list[dict]:
-    """Every contender at one size; slow references at the smallest only."""
+    """Returns all contenders at one size; slow references run only at the smallest."""
     if size == "huge":
         return [dict(kind="tandem", name="bf16 sgd", graph="sgd", strategy="bf16")]
     result = [dict(kind="tandem", name=s, graph="adamw", strategy=s)
@@ -48,7 +47,7 @@ def cases(size: str) -> list[dict]:
 
 
 def build_stream(folder: str) -> str:
-    """Compiles the roofline; returns the library's path."""
+    """Compiles the roofline and returns the library's path."""
     library = os.path.join(folder, "stream.so")
     subprocess.run(["g++", "-O3", "-march=native", "-std=c++17", "-shared",
                     "-fPIC", "-pthread", str(HERE / "stream.cpp"), "-o", library],
@@ -57,7 +56,7 @@ def build_stream(folder: str) -> str:
 
 
 def run_case(case: dict, limit: float) -> dict:
-    """Result of a case's process, or why there is none."""
+    """Runs a case's process; returns its result, or the reason why there is none."""
     try:
         done = subprocess.run([sys.executable, str(HERE / "case.py"),
                                json.dumps(case)], capture_output=True, text=True,
@@ -71,7 +70,7 @@ def run_case(case: dict, limit: float) -> dict:
 
 
 def merge(rounds: list[dict]) -> dict:
-    """Medians over the samples of all rounds."""
+    """Returns medians over the samples of all rounds."""
     good = [r for r in rounds if "samples" in r]
     if not good:
         return rounds[0]
@@ -108,7 +107,7 @@ def show(size: str, name: str, result: dict) -> None:
 
 
 def run_size(size: str, options, library: str) -> dict:
-    """All cases of a size; later rounds go backwards, so that drift cancels."""
+    """Runs all cases of a size; odd rounds run in reverse order so that drift cancels."""
     rounds = options.rounds if size == "16M" else 1
     listed = [case for case in cases(size)
               if not options.cases or case["name"] in options.cases]

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements AdamW under collage-plus as bf16 tensor operations, the
-# way it is written without a compiler that keeps roundings.
+# This file implements AdamW under collage-plus with bf16 tensor operations, as it must be written
+# without a compiler that keeps roundings.
 #
 #===----------------------------------------------------------------------===#
-"""`step(planes, hypers)` updates bf16 tensors in place, bit for bit as Tandem."""
+"""`step(planes, hypers)` updates bf16 tensors in place with the same bits as Tandem."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Hypers:
 
 
 def _power(base: float, exponent: int) -> float:
-    """Square and multiply, lowest bit first."""
+    """Computes a power by square and multiply, lowest bit first."""
     result = 1.0
     while exponent:
         if exponent & 1:
@@ -48,7 +48,7 @@ def _grow(x, y, a):
 
 
 def _scale_by_scalar(b, db, v, dv):
-    """mul((b, db), (v, dv)) with scalars b and db."""
+    """Returns mul((b, db), (v, dv)) for scalars b and db."""
     x = v * b
     e = torch.add(-x, v, alpha=b)  # the residual of x, exact
     e = e + (dv * b + v * db)
@@ -57,7 +57,7 @@ def _scale_by_scalar(b, db, v, dv):
 
 
 def update(param, param_lo, grad, exp_avg, exp_avg_sq, exp_avg_sq_lo, h: Hypers):
-    """The new planes, one bf16 rounding per operation."""
+    """Returns the new planes; each operation rounds once to bf16."""
     b = _bf16(h.beta2)
     db = _bf16(h.beta2 - b)
     m = exp_avg * h.beta1 + grad * (1.0 - h.beta1)
@@ -74,7 +74,7 @@ def update(param, param_lo, grad, exp_avg, exp_avg_sq, exp_avg_sq_lo, h: Hypers)
 
 
 def step(planes: dict, h: Hypers, function=update) -> None:
-    """One step in place; ``function`` is `update` or its compiled form."""
+    """Takes one step in place; ``function`` is `update` or its compiled form."""
     names = ("param", "param.lo", "exp_avg", "exp_avg_sq", "exp_avg_sq.lo")
     new = function(planes["param"], planes["param.lo"], planes["grad"],
                    planes["exp_avg"], planes["exp_avg_sq"],

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of AdamW's steps under jax.jit, Tandem's
-# beside optax's, alternately in one process.
+# This file measures AdamW steps under jax.jit, alternating between Tandem's and optax's in one
+# process.
 #
 #===----------------------------------------------------------------------===#
-"""Time of AdamW steps under jax.jit: tandem.jax and optax, alternately."""
+"""Times AdamW steps under jax.jit: tandem.jax and optax, alternately."""
 
 import argparse
 import functools
@@ -25,22 +25,22 @@ import tandem.jax
 from common import HERE, load, save, table
 
 PAGE = HERE.parent / "docs/JAX.md"
-#: The sentence of the page that ends before the table.
+#: The page's sentence that precedes the table.
 ABOVE = "the table has the medians.\n\n"
 
-#: The shapes of leaves: a block of a transformer of width 256 with a part of its embedding,
-#: and one of width 1024.
+#: The shapes of leaves: a transformer block of width 256 with part of its embedding, and a block of
+#: width 1024.
 SIZES = {
     "1M": [(256, 768), (256, 256), (256, 1024), (1024, 256), (1024,), (256,), (256,), (840, 256)],
     "16M": [(1024, 3072), (1024, 1024), (1024, 4096), (4096, 1024), (4096,), (1024,), (1024,),
             (3072, 1024)],
 }
-#: Tandem's strategies, and the type of weights.
+#: Tandem's strategies and the dtypes of their weights.
 STRATEGIES = {"fp32": jnp.float32, "coat-fp32": jnp.float32, "adam8bit": jnp.bfloat16,
               "flash-f16": jnp.bfloat16, "collage-plus": jnp.bfloat16}
-#: Those whose steps optax can add as well.
+#: The strategies whose updates optax can add, too.
 PLAIN = ("fp32", "coat-fp32")
-#: optax.adamw by the type of weights, gradients and states.
+#: Variants of optax.adamw by the dtype of weights, gradients and states.
 PEERS = {"optax.adamw, f32": jnp.float32, "optax.adamw, bf16": jnp.bfloat16}
 HYPERS = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
 
@@ -52,14 +52,14 @@ def arrays(shapes: list[tuple[int, ...]], dtype, scale: float) -> list[jax.Array
 
 
 class Contender:
-    """One way of taking steps, and how long they took."""
+    """One way of taking steps, and the times that it took."""
 
     def __init__(self, optimizer, update, dtype, shapes):
         self.params, self.grads = arrays(shapes, dtype, 1.0), arrays(shapes, dtype, 1e-2)
         self.state = optimizer.init(self.params)
         self.step = jax.jit(update, donate_argnums=(1, 2))
-        #: The seconds of each measured step, the seconds of processors, and the pages that the
-        #: system has given to the process.
+        #: For each measured step: seconds, processor seconds, and the pages that the system gave to
+        #: the process.
         self.samples: list[tuple[float, float, int]] = []
 
     def run(self, measured: bool) -> None:
@@ -74,7 +74,7 @@ class Contender:
                 after.ru_minflt - before.ru_minflt))
 
     def results(self) -> dict[str, float]:
-        """Medians of times in ms and of pages, and the least time."""
+        """Returns medians of times in ms and of pages, and the minimum time."""
         times, processors, pages = zip(*self.samples)
         return {"ms": 1e3 * statistics.median(times), "least_ms": 1e3 * min(times),
                 "processor_ms": 1e3 * statistics.median(processors),
@@ -103,7 +103,7 @@ def by_optax(dtype, shapes) -> Contender:
 
 
 def by_as_optax(strategy: str, shapes) -> Contender:
-    """Tandem's step as an update that optax adds."""
+    """Returns Tandem's step as an update that optax adds."""
     optimizer = tandem.jax.as_optax(tandem.jax.adamw(strategy=strategy))
 
     def update(grads, params, state, rate):
@@ -114,7 +114,7 @@ def by_as_optax(strategy: str, shapes) -> Contender:
 
 
 def measure(size: str, rounds: int) -> dict[str, dict]:
-    """The results of all contenders, which take turns in each round."""
+    """Returns the results of all contenders, which alternate in each round."""
     shapes = SIZES[size]
     contenders = {name: by_optax(dtype, shapes) for name, dtype in PEERS.items()} | {
         f"tandem.jax, {name}": by_tandem(name, shapes) for name in STRATEGIES} | {
@@ -127,7 +127,7 @@ def measure(size: str, rounds: int) -> dict[str, dict]:
 
 
 def page_text(results: dict) -> str:
-    """The end of the page: the medians as a table, and how they were measured."""
+    """Returns the end of the page: the medians as a table, and how they were measured."""
     where, versions = results["machine"], results["versions"]
     return (f"{page_table(results)}\n\nMeasured on {where['date']} on {where['cores']} cores of "
             f"{where['cpu']}, with JAX {versions['jax']} and optax {versions['optax']}, at a load "
@@ -135,7 +135,7 @@ def page_text(results: dict) -> str:
 
 
 def page_table(results: dict) -> str:
-    """The medians as a table in Markdown."""
+    """Formats the medians as a Markdown table."""
     sizes = results["sizes"]
     rows = [[name, *(f"{found[name]['ms']:.2f}" for found in sizes.values())]
             for name in next(iter(sizes.values()))]
@@ -143,15 +143,14 @@ def page_table(results: dict) -> str:
 
 
 def costs_table(sizes: dict) -> str:
-    """The time of processors and the pages of the system that a step takes, as a table in
-    Markdown."""
+    """Formats the processor time and the system's pages per step as a Markdown table."""
     rows = [[f"{name}, {size}", f"{one['processor_ms']:.2f}", f"{one['pages']:.0f}"]
             for size, found in sizes.items() for name, one in found.items()]
     return table(["a step", "ms of processors", "pages from the system"], rows)
 
 
 def write_page(results: dict) -> None:
-    """Puts the text in place of the end of the page."""
+    """Replaces the end of the page by the text."""
     text = PAGE.read_text()
     PAGE.write_text(text[:text.index(ABOVE) + len(ABOVE)] + page_text(results))
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page of measurements: a chart and what it shows, tables,
-# and the goals with what misses them.
+# This file writes the page of measurements: a chart and its findings, tables, and the goals with
+# the cases that miss them.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Benchmarks.md from benchmarks/results/*.json."""
@@ -18,7 +18,7 @@ from steps_figure import draw
 
 F32_POLICY = ("fp32", "fp32-optim", "master-weights", "remainder",
               "collage-light-f32", "collage-plus-f32", "bf16-stochastic")
-# The bytes of these are those of torch's AdamW in the format named.
+# These strategies have the bytes of torch's AdamW in the named format.
 LIKE_TORCH = {"fp32": "fp32", "bf16-stochastic": "bf16", "bf16": "bf16"}
 PEERS = ("bitsandbytes AdamW8bit", "torchao AdamW8bit")
 TITLE = {"16M": "16M parameters in one tensor",
@@ -27,15 +27,15 @@ TITLE = {"16M": "16M parameters in one tensor",
          "huge": "SGD on 2^31 + 2^20 elements"}
 IMAGE = "images/steps.png"
 
-METHOD = """A step is AdamW over all tensors in one launch. Each case runs in a
-process of its own and alternates with a stream (`stream.cpp`), which
-reads and writes the same planes in place and computes nothing, with the best of
-three block sizes. "of stream" compares the medians of one process, so that a change in the
-machine's load moves both. `unrounded` is
-collage-plus with every rounding but the stores' deleted: the bound of its
-arithmetic. The 8-bit AdamW of other libraries keeps states of its own, which have
-adam8bit's size; its stream has adam8bit's planes. All arrays lie on huge pages where the
-kernel grants them, torch's too.
+METHOD = """A step is AdamW over all tensors in one launch. Each case runs in its own
+process and alternates with a stream (`stream.cpp`), which reads and writes the same arrays in
+place and computes nothing, with the best of three block sizes. "Of stream" is the stream's time
+over the step's: at 100 % a step runs at the memory's speed. It compares the medians of one
+process, so that a change in the machine's load affects both. "B kept" are the bytes per parameter
+of weight, gradient and states, and "B moved" those that a step reads and writes. `unrounded` is
+collage-plus with all roundings deleted except those of stores: the bound of its arithmetic. The
+8-bit AdamW of other libraries has its own states, which have adam8bit's size; its stream has
+adam8bit's arrays. All arrays are on huge pages if the operating system grants them, torch's too.
 """
 
 #===------------------------------------------------------------------------===#
@@ -68,7 +68,7 @@ def time_of(cases: dict, name: str, count: str) -> float | None:
 
 
 def share_of(case: dict, count: str) -> float:
-    """The stream's time over the step's."""
+    """Returns the ratio of the stream's time to the step's."""
     return case[count]["roofline"] / case[count]["step"]
 
 #===------------------------------------------------------------------------===#
@@ -86,7 +86,7 @@ def draw_steps(cases: dict, count: str, path: pathlib.Path) -> None:
 
 
 def ratio_text(cases: dict, name: str, peer: str, count: str) -> str:
-    """The factor by which the peer takes longer, or a dash."""
+    """Formats the factor by which the peer takes longer, or a dash."""
     step, other = time_of(cases, name, count), time_of(cases, peer, count)
     if not (step and other):
         return "-"
@@ -107,17 +107,18 @@ def head(cases: dict, result: dict) -> str:
 
 ![Time of a step under each strategy and that of the memory]({IMAGE})
 
-This page says how long a step of AdamW takes on a CPU under each strategy, next to a stream that
-only reads and writes the same bytes and to other libraries; `benchmarks/run.sh` measures all
-of it and writes the page, and what kernels cost a GPU is on the page of their
-[instructions](Instructions.md). On {count[-1]} threads of an {result["machine"]["cpu"]}, `fp32`
-takes {ns["fp32"]:.2f} ns a parameter, and torch's fused AdamW {fused} times as long. Strategies
-with 8-bit codes take {ns[codes[0]]:.2f} (`{codes[0]}`) to {ns[codes[-1]]:.2f} ns
-(`{codes[-1]}`); the 8-bit AdamW of torchao takes {ao} times as long as `adam8bit`, that of bitsandbytes
-{bnb} times. `collage-plus` takes {ns["collage-plus"]:.2f} ns: its operations in eager PyTorch
-take {eager} times as long, and `torch.compile`, which computes other bits, {compiled} times. Codes are
-bound by arithmetic, not by memory: a step of them runs at {100 * min(shares):.0f} to
-{100 * max(shares):.0f} % of the stream's speed.
+This page says how long a step of AdamW takes on a CPU under each strategy. It compares steps with a
+stream that only reads and writes the same bytes, and with other libraries. `benchmarks/run.sh`
+measures all of it and writes the page. No GPU was measured; [Instructions](Instructions.md) counts
+what kernels cost one. On {count[-1]} threads of an {result["machine"]["cpu"]}:
+
+- **f32.** `fp32` takes {ns["fp32"]:.2f} ns a parameter, and torch's fused AdamW {fused} times as long.
+- **8-bit codes** take {ns[codes[0]]:.2f} (`{codes[0]}`) to {ns[codes[-1]]:.2f} ns (`{codes[-1]}`). They are
+  bound by arithmetic, not by memory: a step runs at {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the
+  stream's speed. The 8-bit AdamW of torchao takes {ao} times as long as `adam8bit`, and that of
+  bitsandbytes {bnb} times.
+- **Expansions.** `collage-plus` takes {ns["collage-plus"]:.2f} ns. The same operations in eager PyTorch take {eager} times
+  as long, and with `torch.compile`, which computes other bits, {compiled} times.
 """
 
 #===------------------------------------------------------------------------===#
@@ -172,6 +173,11 @@ def steps_text(result: dict) -> str:
             header += [f"ns/param, {count.split('_')[1]} thr", "GB/s", "of stream"]
         parts += [f"### {TITLE[size]}\n", table(header + ["load"], step_rows(cases, counts)),
                   "", *notes(cases)]
+    files = sorted((HERE.parent / "lib/Strategies").glob("*.mlir"))
+    unmeasured = [f"`{path.stem}`" for path in files
+                  if not any(path.stem in cases for cases in result["sizes"].values())]
+    if unmeasured:
+        parts.append(f"Strategies that were not measured: {', '.join(unmeasured)}.\n")
     missing = [TITLE[size] for size in TITLE if size not in result["sizes"]]
     if missing:
         parts.append("Not measured in this run: " + "; ".join(missing) + ".\n")
@@ -185,9 +191,10 @@ def compile_text(result: dict) -> str:
                                result["warm_ms"]["collage-plus"])]
     cold = [[name, f"{ms:.0f}"] for name, ms in result["cold_ms"].items()]
     return "\n".join(["## Compile time\n", machine_text(result),
-                      "\nGraph text to a callable CPU kernel and to PTX in a warm "
-                      "process; nothing is cached. Medians at a load of "
-                      f"{result['load']:.1f}.\n", table(header, rows), "",
+                      "\nThe first table has the time from a graph's text to a callable CPU "
+                      "kernel, and to PTX, in a warm process; nothing is cached. Times are "
+                      f"medians at a load of {result['load']:.1f}. The second table has whole "
+                      "processes.\n", table(header, rows), "",
                       table(["Whole process", "ms"], cold), ""])
 
 #===------------------------------------------------------------------------===#
@@ -197,10 +204,10 @@ def compile_text(result: dict) -> str:
 
 @dataclass
 class Goal:
-    """A number that several cases should reach."""
+    """A ratio that several cases should reach."""
 
     text: str
-    #: A number for each case.
+    #: The ratio of each case.
     values: dict[str, float]
     limit: float
     unit: str
@@ -257,8 +264,8 @@ def goals_text(steps: dict, compiling: dict, counted: dict) -> str:
              for count in thread_counts(cases)
              for goal in step_goals(f"{size}, {count[-1]} thr", cases, count)]
     goals += [*compile_goals(compiling), spill_goal(counted)]
-    return ("## Appendix: goals\n\nWhat the project aims at, the least and the most that was "
-            "measured, and what misses it.\n\n"
+    return ("## Appendix: goals\n\nThe table has the project's goals, the range of the "
+            "measurements, and the strategies that miss a goal.\n\n"
             + table(["Goal", "measured", "reached by", "missed by"],
                     [goal.row() for goal in goals]) + "\n")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all benchmarks and writes docs/Benchmarks.md from their results.
-# Options go to benchmarks/cpu_step.py: --quick, --huge, --sizes, ...
+# Options are passed to benchmarks/cpu_step.py: --quick, --huge, --sizes, ...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}

@@ -1,10 +1,10 @@
-#===- sharpness.py - What searches for the sharpness find ------*- Python -*-===#
+#===- sharpness.py - Measure searches for the sharpness -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurements in docs/Sharpness.md: how much of the
-# sharpness SciPy's search finds, and how long it takes.
+# This file implements the measurements in docs/Sharpness.md: the fraction of the sharpness that
+# SciPy's search finds, and its time.
 #
 #===----------------------------------------------------------------------===#
 """Prints the table and the times in docs/Sharpness.md; takes some minutes."""
@@ -31,7 +31,7 @@ def logits_with(probability: float, vocabulary: int, seed: int) -> np.ndarray:
 
 
 def found_share(probability: float, vocabulary: int, **options) -> float:
-    """The mean part of the sharpness that searches find."""
+    """Returns the mean fraction of the sharpness that searches find."""
     y = np.stack([logits_with(probability, vocabulary, seed) for seed in range(SEEDS)])
     targets = np.zeros(SEEDS, int)
     with warnings.catch_warnings():
@@ -41,14 +41,14 @@ def found_share(probability: float, vocabulary: int, **options) -> float:
 
 
 def row_of(probability: float) -> str:
-    """A row of the page's table."""
+    """Formats a row of the page's table."""
     shares = [f"{found_share(probability, v, scale=False):.1%}" for v in VOCABULARIES]
     scaled = min(found_share(probability, v) for v in VOCABULARIES)
     return f"| {probability:g} | {' | '.join(shares)} | {100 * scaled:.9g}% |"
 
 
 def seconds_of(options: dict, runs: int = 3) -> float:
-    """The least time that one sequence of the largest vocabulary takes."""
+    """Returns the minimum time for one sequence of the largest vocabulary."""
     y, times = logits_with(0.5, VOCABULARIES[-1], 0), []
     for _ in range(runs):
         begin = time.perf_counter()

@@ -3,21 +3,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the chart at the head of docs/Benchmarks.md.
+# This file draws the chart at the beginning of docs/Benchmarks.md.
 #
 #===----------------------------------------------------------------------===#
-"""Draws the time of each contender's step and that of the memory."""
+"""Draws the time of each contender's step and that of streaming its memory."""
 
 from pathlib import Path
 
 from common import save_figure
 
-#: Contenders by the colour of their marks.
+#: The colours of contenders' markers.
 OURS, OTHERS = "#0072B2", "#D55E00"
 
 
 def draw(times: dict[str, tuple[float, float]], ours: set[str], path: Path) -> None:
-    """Draws nanoseconds a parameter: of the step and of a stream of the same planes."""
+    """Draws nanoseconds per parameter, for the step and for a stream over the same planes."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -4,7 +4,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements an in-place stream over the planes of a strategy: it
-// reads and writes what a step reads and writes, and computes next to nothing.
+// accesses the memory that a step accesses, and computes almost nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +30,8 @@ struct Tensor {
   int64_t size;
 };
 
-/// Words are xored with a zero that the compiler cannot see, so that the data
-/// of the kernel beside stay as they are.
+/// Streams over a part of a plane. Words are xored with a zero unknown to the
+/// compiler, so that the kernel's data do not change.
 uint64_t touch(const Plane &plane, int64_t first, int64_t count,
                uint64_t zero) {
   char *data = plane.data + first * plane.width;
@@ -61,7 +61,8 @@ uint64_t streamRange(const Tensor &tensor, int64_t begin, int64_t end,
   return seen;
 }
 
-/// Each thread takes one contiguous share of all elements of all tensors.
+/// Streams over a thread's share: one contiguous part of all elements of all
+/// tensors.
 uint64_t streamShare(const Tensor *tensors, int64_t count, int64_t begin,
                      int64_t end, int64_t block, uint64_t zero) {
   uint64_t seen = 0;

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Measures how far AdamW ends from float64 under every strategy and in other
-# projects, and writes docs/Accuracy.md: accuracy.sh [CONTENDER...] [--quick]
-# [--streams STREAM...]. bitsandbytes and torchao, at the versions of
-# benchmarks/accuracy/requirements.txt, are installed in build/accuracy; without
-# them the others are measured. What benchmarks/results/accuracy.json has already
-# is kept: an interrupted run continues. --quick measures one seed for a moment
-# and writes no page.
+# Measures how far AdamW ends from float64 under every strategy and in other projects,
+# and writes docs/Accuracy.md: accuracy.sh [CONTENDER...] [--quick] [--streams
+# STREAM...]. bitsandbytes and torchao are installed in build/accuracy, at the versions
+# of benchmarks/accuracy/requirements.txt; if that fails, the others are measured. Cells
+# that benchmarks/results/accuracy.json has are kept, so an interrupted run can be
+# resumed. --quick measures one seed for a few steps and writes no page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Configures and builds Tandem with its Python extension and tests in build/, from where
-# .venv/bin/python imports it: build.sh [TARGET...], all by default.
-# BUILD_JOBS sets the number of compilers at work.
+# Configures and builds Tandem with its Python extension and tests in build/, from which
+# .venv/bin/python imports it: build.sh [TARGET...], all targets by default. BUILD_JOBS
+# sets the number of parallel compiler processes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ if [[ ! -f build/build.ninja ]]; then
 fi
 ninja -C build -j "${BUILD_JOBS:-2}" "$@"
 
-# The environment's Python then imports the build wherever it runs; PYTHONPATH and
-# installed packages come first.
+# The environment's Python then imports the build from any directory; PYTHONPATH and
+# installed packages take precedence.
 site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 echo "$PWD/build/python" >"$site/tandem-build.pth"

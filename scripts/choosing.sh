@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Trains the demo's small model under strategies and recommendations, derives what
-# tandem.torch.recommend reads from that and other results, and writes docs/Choosing.md.
-# What benchmarks/results/choosing.json has already is kept. Options go to
-# benchmarks/choosing/recommended_runs.py: --seeds, --steps, --strategies, --budgets.
+# Trains the demo's small model under strategies and recommendations, derives the data
+# that tandem.torch.recommend reads from these and other results, and writes
+# docs/Choosing.md. Runs that benchmarks/results/choosing.json has are kept. Options are
+# passed to benchmarks/choosing/recommended_runs.py: --seeds, --steps, --strategies,
+# --budgets.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}

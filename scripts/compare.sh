@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the same compensated sums in Tandem, NumPy, JAX, PyTorch and Triton, and
-# writes docs/Comparison.md. Needs a build, and installs the other frameworks, at
-# the versions of benchmarks/comparison/requirements.txt, in build/comparison.
-# What benchmarks/results/comparison has already is kept: an interrupted run
-# continues, and a file that is removed there is measured again.
-# Frameworks that are named as arguments are measured again, and no others.
+# Runs the same compensated sums in Tandem, NumPy, JAX, PyTorch and Triton, and writes
+# docs/Comparison.md. Requires a build, and installs the other frameworks in
+# build/comparison, at the versions of benchmarks/comparison/requirements.txt. Files
+# that benchmarks/results/comparison has are kept, so an interrupted run can be resumed;
+# a removed file is measured again. With frameworks as arguments, it measures only
+# these, again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
@@ -15,7 +15,7 @@ results=benchmarks/results/comparison
 other=build/comparison/venv
 log=build/comparison/install.log
 
-# The packages that an import of the framework needs, beside its own.
+# The packages that must be importable for a framework.
 declare -A packages=([jax]="jax jaxlib" [torch]=torch [triton]="triton torch")
 
 install() {
@@ -24,7 +24,8 @@ install() {
     -c "$requirements" numpy ml_dtypes ${packages[$1]} >"$log" 2>&1
 }
 
-# pip's first error, or an import's last line; where pip looked is not a result.
+# Prints pip's first error or an import's last line, without the indexes that pip
+# searched.
 reason() {
   { grep -m 1 '^ERROR' "$log" || tail -n 1 "$log"; } |
     sed -E 's/^ERROR: //; s,[a-z]+://[^ ]+,,g; s/\.$//'

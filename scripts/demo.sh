@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and trains a small language model under each
 # strategy: a progress display, a table and a plot (output/demo.png).
-# Options go to examples/language_model/demo.py; demo.sh --help lists them.
+# Options are passed to examples/language_model/demo.py; demo.sh --help lists them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,7 +28,7 @@ fail() {
   exit 2
 }
 
-# A mistake in the options shows before minutes of building, not after.
+# Reports wrong options before the build, which takes minutes, rather than after it.
 check_options() {
   while (($#)); do
     case $1 in

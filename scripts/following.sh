@@ -10,7 +10,7 @@ python=${PYTHON:-.venv/bin/python}
 if [ "${1:-}" = --peers ]; then
   "$python" benchmarks/following/libraries.py
 elif [ $# -gt 0 ]; then
-  # Nothing is recorded of single strategies.
+  # Results of single strategies are not recorded.
   exec "$python" benchmarks/following/following.py "$@" --folder "$(mktemp -d)"
 else
   "$python" benchmarks/following/states.py

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Gives random input to a part of Tandem: fuzz.sh TARGET [--minutes N] [--seed N].
+# Runs a fuzz target, which feeds random input to Tandem: fuzz.sh TARGET [--minutes N]
+# [--seed N].
 #
 #   parse      MLIR texts, to the parser, the verifiers and the printer
 #   pipeline   graphs and kernels, to random pipelines of passes
@@ -7,11 +8,11 @@
 #   arrays     .npy and .safetensors files, with sanitizers
 #   package    packages, with sanitizers
 #   graphs     random optimizers under random options, against the interpreter
-#   ptx        random optimizers and changed kernels, which the check of the PTX must take
-#   all        all of them, one after the other, each for N minutes
+#   ptx        random optimizers and changed kernels, whose PTX the check must accept
+#   all        all of them in sequence, each for N minutes
 #
-# Texts that show a fault go to build/fuzz, ready for `tandem-fuzz replay` and
-# tandem-reduce. The same seed gives the same input.
+# Texts that reveal a fault are saved in build/fuzz, for use with `tandem-fuzz replay`
+# and tandem-reduce. The same seed gives the same input.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,7 +35,7 @@ seconds=$((minutes * 60))
 findings=build/fuzz
 mkdir -p "$findings"
 
-# Packages of several graphs and strategies to begin with.
+# Makes packages of several graphs and strategies as initial inputs.
 make_packages() {
   local recipe
   for recipe in adamw:fp32 adamw:coat lamb:fp8-lm adafactor:collage-plus; do
@@ -44,7 +45,7 @@ make_packages() {
   done
 }
 
-# glibc's checks of the heap, where they are installed, show writes to what is freed.
+# glibc's heap checks, if they are installed, detect writes to freed memory.
 checks=$(ldconfig -p 2>/dev/null | awk '/libc_malloc_debug\.so/ { print $NF; exit }')
 
 run() {

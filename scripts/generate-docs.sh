@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes docs/generated/*.md from the TableGen files. With --check it writes
-# nothing, and fails when a committed file differs from what it would write.
-# MLIR_TBLGEN and LLVM_CONFIG name the tools where they are not LLVM 22's own.
+# Writes docs/generated/*.md from the TableGen files. With --check, it writes nothing,
+# and fails if a committed file differs from what it would write. MLIR_TBLGEN and
+# LLVM_CONFIG override the tools of LLVM 22.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,8 @@ includes=(-I include -I "$("$llvm_config" --includedir)")
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 
-# generate <file> <.td file, or - for standard input> <arguments of mlir-tblgen...>
+# generate FILE TD ARGUMENT...: runs mlir-tblgen; TD is a .td file, or - for standard
+# input.
 generate() {
   local name=$1 source=$2
   shift 2
@@ -46,13 +47,13 @@ generate TandemDialect.md Dialect/Tandem/IR/TandemOps.td \
 generate StorageInterface.md Dialect/Tandem/IR/StorageInterface.td \
   --gen-attr-interface-docs
 generate TandemPasses.md Dialect/Tandem/Transforms/Passes.td --gen-pass-doc
-# One page has the conversions of all targets.
+# One page covers the conversions for all targets.
 generate ConversionPasses.md - --gen-pass-doc <<END
 include "tandem/Conversion/Passes.td"
 include "tandem/Conversion/TandemToNVVM/Passes.td"
 END
-# No table-of-contents marks, which only MLIR's site understands, no white space
-# at the ends of lines, no blank lines at the end.
+# Remove table-of-contents marks, which only MLIR's site understands, trailing white
+# space, and blank lines at the end.
 sed -i -e '/^\[TOC\]$/,+1d' -e 's/[[:space:]]*$//' "$output"/*.md
 for file in "$output"/*.md; do
   text=$(cat "$file")

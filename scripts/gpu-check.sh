@@ -2,24 +2,24 @@
 # Checks and measures the library's kernels on a GPU, in two parts.
 #
 #   scripts/gpu-check.sh stage FOLDER
-#       where Tandem can be built: gathers in FOLDER all that the check needs on a
-#       machine without LLVM, the Python package included (stage-gpu-check.sh)
+#       runs where Tandem can be built: collects in FOLDER all that the check needs on
+#       a machine without LLVM, the Python package included (stage-gpu-check.sh)
 #   scripts/gpu-check.sh prepare [FOLDER] [BUILD]
-#       a part of that, with a build that is there: packages of every strategy and
+#       does a part of that with an existing build: packages of every strategy and
 #       headers (default: build/gpu-check, build)
 #   scripts/gpu-check.sh [run] [FOLDER] [OPTION...]
-#       on a machine with a GPU and CUDA's driver, without network or LLVM: checks
-#       and measures in steps, each of them in processes with limits of time, and
-#       writes FOLDER/gpu-check.json and gpu-check.txt. The same command goes on
-#       where the last one has stopped. Where FOLDER has no programs, g++ builds
-#       the runtime and gpu_check first. Options are those of benchmarks/gpu/steps.py:
-#         --seconds N    for everything (default: 540)
-#         --only A,B     only these steps or parts, such as kernels/adamw-*
-#         --list         what there is, and how it went
-#         --again        also what has been done
-#         --resume JSON  with the records of a report from another machine
+#       runs on a machine with a GPU and CUDA's driver, without network or LLVM: checks
+#       and measures in steps, each in processes with time limits, and writes
+#       FOLDER/gpu-check.json and gpu-check.txt. The same command continues where the
+#       last one stopped. If FOLDER has no programs, g++ first builds the runtime and
+#       gpu_check. Options are those of benchmarks/gpu/steps.py:
+#         --seconds N    the time for everything (default: 540)
+#         --only A,B     runs only these steps or parts, such as kernels/adamw-*
+#         --list         lists the parts and their status
+#         --again        also runs parts that are complete
+#         --resume JSON  uses the records in a report from another machine
 #         --stand-in     tries the steps without a GPU
-#       benchmarks/gpu/gpu_page.py makes docs/GPU.md of the JSON, once it is
+#       benchmarks/gpu/gpu_page.py writes docs/GPU.md from the JSON, once it is
 #       benchmarks/results/gpu-check.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,7 +43,7 @@ run() {
     folder=$1
     shift
   fi
-  # Unpack the files that `stage` has compressed.
+  # Decompress the files that `stage` has compressed.
   [[ ! -f $folder/unpack.py ]] || "${PYTHON:-python3}" "$folder/unpack.py"
   if [[ -d $folder/packages && ! -x $folder/bin/gpu_check ]]; then
     build_check "$folder"
@@ -52,7 +52,7 @@ run() {
   exec "${PYTHON:-python3}" benchmarks/gpu/steps.py "$folder" "$@"
 }
 
-# The check itself, which contains the runtime.
+# Builds the check itself, which contains the runtime.
 build_check() {
   echo "building gpu_check"
   mkdir -p "$1/bin" "$1/objects"
@@ -64,7 +64,7 @@ build_check() {
   g++ "$1"/objects/*.o -o "$1/bin/gpu_check" -ldl -pthread
 }
 
-# The runtime's own tests, where CMake and GoogleTest are installed.
+# Builds the runtime's own tests if CMake and GoogleTest are installed.
 build_tests() {
   if ! cmake --version > /dev/null 2>&1 || [[ ! -e /usr/include/gtest/gtest.h ]]; then
     echo "no CMake or GoogleTest: the runtime's own tests are left out"

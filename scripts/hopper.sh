@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compares products of 8-bit floats on this CPU with a model of an H100's, and
-# writes the table in docs/Layers.md: hopper.sh [--quick] [--results FOLDER].
-# mmaemu, at the version of benchmarks/products/requirements.txt, is installed in
-# build/hopper. --quick takes a few small products and writes no page.
+# Compares products of 8-bit floats on this CPU with a model of an H100's, and writes
+# the table in docs/Layers.md: hopper.sh [--quick] [--results FOLDER]. mmaemu is
+# installed in build/hopper, at the version of benchmarks/products/requirements.txt.
+# --quick computes a few small products and writes no page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What takes too long for each change: nightly.sh [--minutes N]. Runs every test with
-# whole products of parameters, builds the wheels and tries them where LLVM is hidden
-# (as long as a build, and some two minutes), and then gives random input to each target
-# of fuzz.sh for N minutes (10), another each day. All run even if one fails.
+# Runs what takes too long for each change: nightly.sh [--minutes N]. It runs every test
+# with all combinations of parameters, builds the wheels and tries them where LLVM is
+# hidden (as long as a build, and some two minutes), and then runs each target of
+# fuzz.sh for N minutes (10), with a different seed each day. A failure does not stop
+# the rest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the studies of "To FP8 and Back Again" at toy size, and writes docs/Papers.md:
-# papers.sh [STUDY...] [--quick] [--budget MINUTES] [--seeds N] [--steps N]
-# [--threads N] [--results FOLDER]. Cells that benchmarks/results/precision has are
-# kept: an interrupted run continues, and a file that is removed there is measured again.
-# `papers.sh --check` runs nothing; it exits with 1 if an ordering of the paper fails and
+# papers.sh [STUDY...] [--quick] [--budget MINUTES] [--seeds N] [--steps N] [--threads
+# N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
+# interrupted run can be resumed; a removed file is measured again. `papers.sh --check`
+# runs nothing; it exits with 1 if an ordering of the paper fails and
 # benchmarks/precision/reasons.py does not say why.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

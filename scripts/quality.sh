@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures what storages and strategies do to training, and writes
-# docs/Quality.md. What benchmarks/results has already is kept: an interrupted
-# run continues, and a file that is removed there is measured again.
-# Options go to benchmarks/quality/runs.py, which trains under every strategy for
-# some hours, with --quick a smaller model for one: --budget MINUTES, --strategies,
-# --path FOLDER, --seeds, --lrs, --steps, --results.
+# Measures how storages and strategies affect training, and writes docs/Quality.md.
+# Results in benchmarks/results are kept, so an interrupted run can be resumed; a
+# removed file is measured again. Options are passed to benchmarks/quality/runs.py,
+# which trains under every strategy for some hours, or with --quick a smaller model for
+# one hour: --budget MINUTES, --strategies, --path FOLDER, --seeds, --lrs, --steps,
+# --results.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Keeps what slow Python tests take, for the choice of a quick run.
+"""Records the durations of slow Python tests, which decide the content of a quick run.
 
 Usage: record_durations.py REPORT..., JUnit reports of pytest, such as
-build/test-reports/pytest-whole.xml. The longest time of a test counts; one that failed
-has none. Writes test/Python/Inputs/durations.json, where tests that are in no report
-keep their times as long as their functions exist.
+build/test-reports/pytest-whole.xml. A test's longest time counts; a failed test has none. Writes
+test/Python/Inputs/durations.json, where tests that are in no report keep their times as long as
+their functions exist.
 """
 
 import json
@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "test/Python/Inputs/durations.json"
-#: Seconds; cheaper tests are not worth a line.
+#: The minimum duration in seconds that is recorded.
 LEAST = 0.5
 
 
 def read_report(path):
-    """Names as pytest gives them, and seconds."""
+    """Yields test names as pytest gives them, and seconds."""
     for case in ElementTree.parse(path).iter("testcase"):
         if any(child.tag in ("error", "failure", "skipped") for child in case):
             continue
@@ -30,14 +30,14 @@ def read_report(path):
 
 
 def exists(name, root):
-    """Whether the function of a test is in its file."""
+    """Returns whether the function of a test is in its file."""
     file, *_, function = name.split("[")[0].split("::")
     path = root / file
     return path.exists() and f"def {function}(" in path.read_text()
 
 
 def slow_tests(reports, known, root=ROOT):
-    """The seconds of slow tests by name: those of the reports, and known ones of others."""
+    """Returns the seconds of slow tests by name: from the reports, or else from the known ones."""
     seconds = {}
     for report in reports:
         for name, taken in read_report(report):

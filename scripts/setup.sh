@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prepares a machine with Debian 12 or a relative of it: installs the packages
-# that are missing, and the pinned Python requirements in .venv. A second run
-# finds everything in place and needs no network.
+# Prepares a machine with Debian 12 or a derivative: installs missing packages, and the
+# pinned Python requirements in .venv. A second run finds everything in place and needs
+# no network.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,8 +9,7 @@ packages=(g++ cmake ninja-build ccache libgtest-dev
   libflatbuffers-dev flatbuffers-compiler
   llvm-22-dev libmlir-22-dev liblld-22-dev mlir-22-tools llvm-22-tools)
 
-# A Python from elsewhere does as well as the system's, if it has a venv module
-# and C headers.
+# A Python from another source works as well, if it has a venv module and C headers.
 is_python_complete() {
   "$1" - <<'PY' >/dev/null 2>&1
 import ensurepip, os, sys, sysconfig, venv
@@ -57,7 +56,7 @@ TEXT
     "${missing[@]}"
 }
 
-# Installed again only where the pins or the interpreter changed.
+# Installs the requirements only if the pins or the interpreter have changed.
 install_requirements() {
   local requirements=python/requirements-ci.txt stamp=.venv/requirements.sha256
   local hash

@@ -1,12 +1,11 @@
-"""Splits a wheel of all of Tandem in two, of which each file is in one:
+"""Splits a wheel with all of Tandem into two, with each file in one of them:
 split_wheel.py WHEEL FOLDER [--platform TAG].
 
     tandem_runtime  the package, its extension and the runtime; for one Python
     tandem_mlir     the compiler, a library without Python; for every Python
 
-The second one requires the first, of its version. A wheel without the compiler
-becomes the first one only. TAG is the platform that auditwheel has found, such as
-manylinux_2_35_x86_64.
+The second one requires the first one of the same version. A wheel without the compiler becomes only
+the first one. TAG is the platform that auditwheel determines, such as manylinux_2_35_x86_64.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import zipfile
 from pathlib import Path
 
 COMPILER = "tandem/libTandem.so"
-#: The extras of pyproject.toml, which stay with the distribution that it describes.
+#: The extras of pyproject.toml, which stay with the distribution described there.
 EXTRA = re.compile(r"^(Provides-Extra: .*|Requires-Dist: .*extra == .*)\n", re.MULTILINE)
 
 
 def metadata(text: str, name: str) -> str:
-    """The core metadata of one of the two, from that of the whole."""
+    """Derives the core metadata of one of the two wheels from that of the whole."""
     version = re.search(r"^Version: (.*)$", text, re.MULTILINE)[1]
     if name == "tandem-mlir":
         return re.sub(r"^(Requires-Python: .*)$",
@@ -40,7 +39,7 @@ def metadata(text: str, name: str) -> str:
 
 
 def record(files: dict[str, bytes], place: str) -> bytes:
-    """The RECORD of a wheel, in which RECORD itself has no hash."""
+    """Returns the RECORD of a wheel; RECORD itself has no hash."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     for name, data in files.items():
@@ -52,7 +51,7 @@ def record(files: dict[str, bytes], place: str) -> bytes:
 
 def write(folder: Path, name: str, version: str, tag: str,
           contents: dict[str, bytes], about: dict[str, bytes]) -> Path:
-    """Writes a wheel of `contents`, and of `about` the files of its description."""
+    """Writes a wheel with `contents` and the metadata files `about`."""
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     files = dict(contents)
     for file, data in about.items():
@@ -75,10 +74,10 @@ def write(folder: Path, name: str, version: str, tag: str,
 
 
 def split(wheel: Path, folder: Path, platform: str | None = None) -> list[Path]:
-    """Writes the wheels, and returns their paths.
+    """Writes the wheels and returns their paths.
 
     Raises:
-        ValueError: the name of `wheel` is not one of a wheel with a platform.
+        ValueError: `wheel` is not named like a wheel with a platform.
     """
     match = re.fullmatch(r"tandem_mlir-([^-]+)-(cp\d+)-(cp\d+)-(.+)\.whl", wheel.name)
     if not match:

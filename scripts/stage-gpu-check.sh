@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # stage-gpu-check.sh FOLDER [--python=PATH]
 #
-# Gathers in FOLDER what the check of a GPU needs on a machine with neither LLVM
-# nor a compiler: packages of every strategy, the runtime and its tests, the Python
-# package with the compiler inside, tools, benchmarks and tests. All of it needs
-# glibc 2.36, and the extension the Python that it is built for: 3.12 by default, or
+# Collects in FOLDER what the GPU check needs on a machine with neither LLVM nor a
+# compiler: packages of every strategy, the runtime and its tests, the Python package
+# with the compiler inside, tools, benchmarks and tests. All of it requires glibc 2.36,
+# and the extension requires the Python that it is built for: 3.12 by default, or
 # --python=PATH or PYTHON312. No file is a symbolic link.
 #
 #   FOLDER/packages   compiled kernels, for CPUs and as PTX and machine code
 #   FOLDER/lib        libTandem, the runtime, and libraries that stand in for CUDA's
 #   FOLDER/bin        gpu_check, tandem_runtime_cts and tools
 #   FOLDER/python     the package `tandem`; put it into PYTHONPATH
-#   FOLDER/include    headers that the runtime is built with, flatc's work included
-#   FOLDER/checks     what runs there, at its path in the repository
-#   FOLDER/unpack.py  to be run first: libTandem travels compressed
+#   FOLDER/include    headers that the runtime is built with, flatc's output included
+#   FOLDER/checks     what runs there, at the same paths as in the repository
+#   FOLDER/unpack.py  to be run first: libTandem is compressed
 #
-# The build is kept in build/stage. scripts/try-stage.sh tries the folder where
-# nothing else is.
+# The build is kept in build/stage. scripts/try-stage.sh tries the folder in an
+# otherwise empty system.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -39,8 +39,8 @@ path = os.path.join(sysconfig.get_paths()["include"], "Python.h")
 sys.exit(not os.path.exists(path))' 2>/dev/null
 }
 
-# Finds the Python that the extension is built for. Only its interpreter and its
-# headers are used.
+# Finds the Python that the extension is built for. Only its interpreter and headers are
+# used.
 find_python() {
   local candidate
   for candidate in "${PYTHON312:-}" "$(command -v python3.12 || true)" \
@@ -54,7 +54,7 @@ find_python() {
     "python3.12-dev, or name one in PYTHON312 or --python=PATH"
 }
 
-# Where the other machine's Python lacks nanobind, that of this repository has it.
+# Uses this repository's nanobind if the other Python has none.
 find_nanobind() {
   local candidate
   for candidate in "$python" .venv/bin/python python3; do
@@ -65,7 +65,7 @@ find_nanobind() {
   fail "there is no nanobind; run scripts/setup.sh first"
 }
 
-# Configures the build, and has CMake forget what it remembers of another Python.
+# Configures the build, and removes another Python from CMake's cache.
 configure() {
   local nanobind llvm
   nanobind=$(find_nanobind)
@@ -87,7 +87,7 @@ compile() {
     tandem_fake_cublaslt
 }
 
-# The example has no build of its own, as it is a program of a user of the runtime.
+# Compiles gpu_check directly: as an example of the runtime's use, it has no build here.
 compile_gpu_check() {
   "${CXX:-c++}" -std=c++17 -O2 -ffp-contract=off -s -static-libstdc++ -static-libgcc \
     -I runtime/include examples/gpu_check/*.cpp -o "$folder/bin/gpu_check" \
@@ -95,7 +95,7 @@ compile_gpu_check() {
 }
 
 #===------------------------------------------------------------------------===#
-# Gathering
+# Collecting
 #===------------------------------------------------------------------------===#
 
 install_build() {
@@ -111,8 +111,8 @@ install_build() {
   cp -r "$headers/flatbuffers" "$folder/include/"
 }
 
-# Copies the files that the steps of the check run, at their paths in the
-# repository. Add files here.
+# Copies the files that the steps of the check run, at their paths in the repository.
+# Add new files here.
 copy_checks() {
   local files=(
     benchmarks/common.py
@@ -139,10 +139,10 @@ write_packages() {
 }
 
 #===------------------------------------------------------------------------===#
-# Looking at it
+# Checking
 #===------------------------------------------------------------------------===#
 
-# The compiler is larger than all the rest, and too large for what travels.
+# Compresses the compiler, which would otherwise be too large to transfer.
 pack_compiler() {
   cp benchmarks/gpu/unpack.py "$folder/unpack.py"
   "$python" -c 'import lzma, pathlib, sys
@@ -152,7 +152,7 @@ library.with_name(library.name + ".xz").write_bytes(packed)
 library.unlink()' "$folder/lib/libTandem.so"
 }
 
-# Nothing but glibc and what is in the folder may be asked for.
+# Checks that the binaries need only glibc and libraries in the folder.
 check_needs() {
   local allowed='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread))\.so\.[0-9]+$'
   local file name
@@ -182,7 +182,7 @@ report_size() {
 }
 
 #===------------------------------------------------------------------------===#
-# All of it
+# The script
 #===------------------------------------------------------------------------===#
 
 folder='' python=''

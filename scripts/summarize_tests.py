@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sums the reports of a test run.
+"""Summarizes the reports of a test run.
 
-Usage: summarize_tests.py DIRECTORY, which holds ctest.xml, CTest's report of the
-suites, and for each suite NAME.xml, its own. Prints each suite's counts and seconds,
-the tests that failed, and as the last line `N passed, N failed`.
+Usage: summarize_tests.py DIRECTORY, which has ctest.xml, CTest's report on the suites, and for each
+suite its own NAME.xml. Prints each suite's counts and seconds, the tests that failed, and as the
+last line `N passed, N failed`.
 """
 
 import sys
@@ -12,14 +12,14 @@ from pathlib import Path
 
 
 def is_skipped(case):
-    """GoogleTest also marks in attributes what it left out."""
+    """Returns whether a test was skipped; GoogleTest marks it in attributes, too."""
     return (case.find("skipped") is not None
             or case.get("result") in ("skipped", "suppressed")
             or case.get("status") == "notrun")
 
 
 def read_report(path):
-    """The numbers of passed and skipped tests, and the failures' names."""
+    """Returns the numbers of passed and skipped tests, and the names of failures."""
     passed, skipped, failures = 0, 0, []
     for case in ElementTree.parse(path).iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
@@ -32,8 +32,8 @@ def read_report(path):
 
 
 def read_suite(name, has_failed, path):
-    """A suite that failed without a failed test, crashed or did not start, is
-    itself a failure; so is one in which nothing ran."""
+    """Reads a suite's report. A suite that failed without a failed test, crashed or did not
+    start is itself a failure, and so is one in which no test ran."""
     try:
         passed, skipped, failures = read_report(path)
     except (OSError, ElementTree.ParseError):

@@ -22,7 +22,7 @@ esac
 scripts/setup.sh
 scripts/build.sh
 
-# The names of the suites with a label; those of a quick run are called as all of them.
+# Lists the suites with a label; suites of a quick run have the same names as in others.
 suites() {
   ctest --test-dir build -N -L "$1" |
     sed -n 's/^ *Test *#[0-9]*: //p' | sed 's/-quick$//' | sort
@@ -33,8 +33,8 @@ reports=$PWD/build/test-reports
 rm -rf "$reports"
 mkdir -p "$reports"
 
-# CMake defines the suites and their labels; each writes a JUnit report, and CTest one
-# of them all. What a suite prints is shown where it fails.
+# CMake defines the suites and their labels. Each suite writes a JUnit report, and CTest
+# one on all of them. The output of a suite is shown if it fails.
 label=^${mode#--}$
 ctest --test-dir build -L "$label" --output-on-failure \
   --output-junit "$reports/ctest.xml" || true

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # try-stage.sh FOLDER [--python=PATH] [--root=ROOT]
 #
-# Tries the folder that scripts/stage-gpu-check.sh has filled where nothing else is:
-# in a root of Debian 12 without LLVM, a compiler or the C++ library's headers, which
-# debootstrap makes in ROOT (default: build/stage-root) the first time. The root gets
-# a copy of the Python that the extension is for, which must be one with a prefix of
-# its own, such as pyenv's, and numpy and pytest for it. Needs root, and the network
-# for what is not there yet. The stand-in driver takes the place of a GPU.
+# Tries the folder that scripts/stage-gpu-check.sh has filled, in a root of Debian 12
+# without LLVM, a compiler or the C++ library's headers. debootstrap creates the root in
+# ROOT (default: build/stage-root) the first time. The root gets a copy of the
+# extension's Python, which must have a separate prefix, such as pyenv's, with numpy and
+# pytest. Requires root, and the network for what is not installed yet. The stand-in
+# driver takes the place of a GPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-# Makes a Debian root with the libraries that pyenv's Python is linked to.
+# Makes a Debian root with the libraries that pyenv's Python requires.
 make_root() {
   [[ -e $root/etc/debian_version ]] && return
   debootstrap --variant=minbase --include=libffi8,liblzma5,zlib1g bookworm "$root"
@@ -40,7 +40,7 @@ add_folder() {
   cp -a "$folder" "$root/stage"
 }
 
-# Prints the script that runs in the root. $1 is the Python there.
+# Prints the script to run in the root. $1 is the Python there.
 run_there() {
   cat <<'SH'
 set -euo pipefail

@@ -3,17 +3,17 @@
 #
 # Installs the wheels that scripts/wheel.sh has put in FOLDER (build/wheels) in new
 # environments, and runs the README's examples and steps of JAX there while LLVM is
-# hidden: first with tandem-mlir, and then with tandem-runtime by itself, which runs a
-# package and says what the compiler takes. PATH is the interpreter, .venv's by default,
-# whose NumPy, PyTorch and JAX the environments use; what needs one that it lacks is left
-# out, and the output says so.
+# hidden: first with tandem-mlir, and then with only tandem-runtime, which runs a
+# package and reports that the compiler is missing. PATH is the interpreter, .venv's by
+# default, whose NumPy, PyTorch and JAX the environments use. Examples whose package it
+# lacks are skipped, and the output says so.
 #
-# With ROOT, all of it happens in that root of a Debian without LLVM, a compiler or
-# the C++ library's headers, with its Python, which must be of PATH's version:
+# With ROOT, everything runs in that root of a Debian without LLVM, a compiler or the
+# C++ library's headers, with its Python, which must have PATH's version:
 #
 #   debootstrap --variant=minbase --include=python3,python3-venv bookworm ROOT
 #
-# Needs root, for a namespace of mounts of its own, which leaves nothing mounted.
+# Requires root, for a private mount namespace, which leaves nothing mounted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,8 +48,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-# apart COMMAND...: runs it in the folder `work` where no library or tool of LLVM is to
-# be found. `python` is the interpreter there, `at` the folder, `others` the packages.
+# apart COMMAND...: runs it in the folder `work` without access to LLVM's libraries and
+# tools. `python` is the interpreter there, `at` the folder, `others` the packages.
 if [[ $root ]]; then
   python=/usr/bin/python3 at=/mnt/try others=/mnt/packages
   apart() {
@@ -97,7 +97,7 @@ cp README.md scripts/try_wheel.py "$work"
 make_environment tandem-runtime
 make_environment tandem-mlir
 
-# Nothing but glibc and what is beside may be asked for.
+# Check that the libraries need only glibc and libraries next to them.
 for file in "$work"/tandem-mlir/lib/python*/site-packages/tandem/*.so; do
   ! ldd "$file" | grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so|/site-packages/tandem/' |
     grep . || fail "$file needs these"

@@ -1,10 +1,10 @@
 """Tries an installed wheel where LLVM is hidden, for scripts/try-wheel.sh:
-try_wheel.py compiler PACKAGE README, and then, without the compiler, try_wheel.py
-runtime PACKAGE.
+try_wheel.py compiler PACKAGE README, and then, without the compiler,
+try_wheel.py runtime PACKAGE.
 
-The first one runs the examples of a page where there is PyTorch, and steps of JAX where
-there is JAX, and writes a package beside the arrays that a step makes of others. The
-second one wants the same bits of the package.
+The first command runs the examples of a page if there is PyTorch, runs steps of JAX if there is
+JAX, and writes a package together with the arrays that a step computes from others. The second one
+checks that the package computes the same bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE = 1000
 
 
 def arrays_of(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
-    """A weight and a gradient of ones in bf16's bits; states begin with zeros."""
+    """Returns a weight and a gradient of ones as bf16 bits, and states of zeros."""
     bits = {"bf16": np.uint16, "f32": np.float32, "f8E4M3FN": np.uint8, "i8": np.uint8}
     arrays = {plane.name: np.zeros(plane.entries(SIZE), bits[plane.type])
               for plane in kernel.planes}
@@ -32,7 +32,7 @@ def arrays_of(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
 
 
 def step(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
-    """The arrays after three steps."""
+    """Returns the arrays after three steps."""
     arrays = arrays_of(kernel)
     for number in range(1, 4):
         kernel(arrays, lr=1e-3, weight_decay=0.1, step=number)
@@ -40,12 +40,12 @@ def step(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
 
 
 def maps() -> str:
-    """The libraries of this process."""
+    """Returns the libraries that this process has mapped."""
     return Path("/proc/self/maps").read_text()
 
 
 def try_jax(kernel: tandem.Kernel) -> None:
-    """Steps within jax.jit, whose weights have the bits of the kernel's steps."""
+    """Checks that steps within jax.jit give weights with the bits of the kernel's steps."""
     import jax
     import jax.numpy as jnp
 
@@ -61,7 +61,7 @@ def try_jax(kernel: tandem.Kernel) -> None:
 
 
 def has(name: str) -> bool:
-    """Whether a package can be imported; if not, says what is left out."""
+    """Returns whether a package can be imported, and prints what is left out if not."""
     if importlib.util.find_spec(name):
         return True
     print(f"compiler: without {name}, whose examples are left out")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Verifies Tandem for hours on two cores, and writes docs/Verification.md.
+# Verifies Tandem, for hours on two cores, and writes docs/Verification.md.
 #
 #   verify.sh              all of it
 #   verify.sh --...        compiled code on all operands, or very many. Results are
-#                          written to verification/results after each shard of about
-#                          a minute; an interrupted run continues. Options go to
-#                          verification/verification_run.py: --quick for a small share
-#                          of each part in some minutes, --parts PATTERN, --isas LIST,
-#                          --threads N, --budget MINUTES, --results FOLDER.
+#                          written to verification/results after each shard of about a
+#                          minute, so an interrupted run can be resumed. Options are
+#                          passed to verification/verification_run.py: --quick for a
+#                          small share of each part in some minutes, --parts PATTERN,
+#                          --isas LIST, --threads N, --budget MINUTES, --results FOLDER.
 #   verify.sh sanitized    the compiler with sanitizers: its tests, and random input for
 #                          --minutes N of each kind (verification/sanitized_run.py)
 set -euo pipefail

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # wheel.sh [--output FOLDER] [PYTHON...]
 #
-# Builds Tandem's wheels, which need nothing but glibc, and prints their sizes and the
-# oldest platform that auditwheel finds them good for:
+# Builds Tandem's wheels, which require only glibc, and prints their sizes and the
+# oldest platform that auditwheel accepts for them:
 #
 #   tandem_mlir     the compiler, with what it needs of LLVM and MLIR; for every Python
 #   tandem_runtime  the package without it, tandem.jax's library included; for .venv's
 #                   Python, and for each PYTHON, an interpreter of another version with C
 #                   headers
 #
-# They go to FOLDER, build/wheels by default. Builds are kept in build/wheel: the first
-# one takes as long as scripts/build.sh, each further Python a minute. A PYTHON gets
-# scikit-build-core and nanobind from the network; .venv has them. Fails if a wheel is
-# larger than promised. scripts/try-wheel.sh installs the wheels and tries them.
+# The wheels are written to FOLDER, by default build/wheels. Builds are kept in
+# build/wheel: the first one takes as long as scripts/build.sh, each further Python a
+# minute. For a PYTHON, scikit-build-core and nanobind are downloaded; .venv has them.
+# Fails if a wheel is larger than promised. scripts/try-wheel.sh tries the wheels.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,9 +33,9 @@ done
 mkdir -p "$build" "$output"
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${BUILD_JOBS:-2}
 
-# make_whole PYTHON FOLDER [OPTION...]: a wheel of all that is built for one Python. The
-# compiler's build is the folder that TANDEM_WHEEL_BUILD names, if it is set. Debian 12's
-# pip does not know --config-settings by its short name.
+# make_whole PYTHON FOLDER [OPTION...]: makes a wheel with everything for one Python.
+# TANDEM_WHEEL_BUILD, if it is set, names the compiler's build folder. Debian 12's pip
+# does not know --config-settings by its short name.
 make_whole() {
   local python=$1 folder=$2
   shift 2
@@ -50,14 +50,14 @@ make_whole() {
   ls "$build/$folder"/*.whl
 }
 
-# The platform's name, by the versions of glibc's symbols.
+# Prints the platform's name, given by the versions of glibc's symbols.
 find_platform() {
   "$build/tools/bin/auditwheel" show --json "$1" 2>"$build/auditwheel.log" |
     "$build/tools/bin/python" -c 'import json, sys
 print(json.load(sys.stdin)["overall_tag"])'
 }
 
-# report WHEEL MEGABYTES: fails if it is larger.
+# report WHEEL MEGABYTES: prints the wheel's size, and fails if it is larger.
 report() {
   local bytes
   bytes=$(stat -c %s "$1")

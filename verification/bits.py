@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the records of what the library computes on fixed inputs and of
-# the code that it is compiled to, so that whoever rebuilds the compiler sees which bits
-# change.
+# This file records what the library computes on fixed inputs and the code that it compiles to, so
+# that a rebuild of the compiler shows which bits change.
 #
 #===----------------------------------------------------------------------===#
 """Compares hashes of the library's results, PTX and CPU code with those on record."""
@@ -29,7 +28,7 @@ from bits_options import option_cases, torch_cases  # noqa: E402
 from common import save  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
-#: Makes the cases of each part of a record, by the record's file.
+#: The functions that make the cases of each part of a record, by the record's file.
 RECORDS: dict[str, dict[str, Callable[[], list[Case]]]] = {
     "bits": {"graphs": graph_cases, "layers": layer_cases, "options": option_cases,
              "conversions": conversion_cases, "torch": torch_cases},
@@ -40,12 +39,12 @@ FILES = {"bits": "bits", "ptx": "ptx_hashes", "objects": "object_hashes"}
 
 
 def cases_of(record: str) -> list[Case]:
-    """All cases of a record."""
+    """Returns all cases of a record."""
     return [case for make in RECORDS[record].values() for case in make()]
 
 
 def sample(cases: list[Case]) -> list[Case]:
-    """A few cases that have every feature; always the same of the same library."""
+    """Returns a few cases that cover every feature; the same ones for the same library."""
     missing, chosen = set().union(*(case.features for case in cases)), []
     while missing:
         best = max(cases, key=lambda case: len(case.features & missing))
@@ -59,19 +58,19 @@ def sample(cases: list[Case]) -> list[Case]:
 
 
 def read(record: str, folder: Path = RESULTS) -> dict:
-    """A record: "hashes" by entry, and "llvm" if they depend on it."""
+    """Reads a record: "hashes" by entry, and "llvm" if they depend on its version."""
     path = folder / f"{FILES[record]}.json"
     return json.loads(path.read_text()) if path.exists() else {"hashes": {}}
 
 
 def write(record: str, hashes: dict[str, str], folder: Path = RESULTS) -> None:
-    """One line for each entry, by name."""
+    """Writes a record with one line per entry, sorted by name."""
     about = {} if record == "bits" else {"llvm": llvm_version()}
     save(FILES[record], {**about, "hashes": dict(sorted(hashes.items()))}, folder)
 
 
 def refusal(record: str, content: dict) -> str:
-    """Returns why a record says nothing about this compiler; empty if it does."""
+    """Returns why a record does not apply to this compiler; empty if it does."""
     made = content.get("llvm")
     if record == "bits" or made is None or made == llvm_version():
         return ""
@@ -80,7 +79,7 @@ def refusal(record: str, content: dict) -> str:
 
 
 def compute(cases: list[Case], show=lambda done, all_cases: None) -> tuple[dict, dict]:
-    """Hashes by name, and why others are left out."""
+    """Returns hashes by name, and the reasons why other cases are left out."""
     hashes, left_out = {}, {}
     for done, case in enumerate(cases, 1):
         try:
@@ -96,7 +95,7 @@ def compute(cases: list[Case], show=lambda done, all_cases: None) -> tuple[dict,
 
 
 def differences(recorded: dict[str, str], found: dict[str, str]) -> list[str]:
-    """Returns a line for each entry that is not as recorded."""
+    """Returns a line for each entry that differs from the record."""
     lines = []
     for name, value in found.items():
         if name not in recorded:
@@ -130,7 +129,7 @@ def _progress(record: str):
 
 
 def _select(cases: list[Case], options) -> list[Case]:
-    """Returns the cases that the options ask for, of the sample or of all of them."""
+    """Returns the cases that the options select, from the sample or from all."""
     chosen = sample(cases) if options.sample else cases
     return [case for case in chosen if re.search(options.only, case.name)]
 
@@ -141,7 +140,7 @@ def _print(lines) -> None:
 
 
 def check_record(record: str, options) -> bool:
-    """Whether all is as it was."""
+    """Returns whether nothing has changed, and prints the differences."""
     content = read(record, options.results)
     if reason := refusal(record, content):
         print(f"SKIPPED: {reason}")
@@ -160,7 +159,7 @@ def check_record(record: str, options) -> bool:
 
 
 def write_record(record: str, options) -> bool:
-    """Renews what is asked for; whether all of it could be made."""
+    """Updates the selected entries; returns false, and writes nothing, if one cannot be made."""
     cases = cases_of(record)
     before, names = read(record, options.results)["hashes"], {case.name for case in cases}
     found, left_out = compute(_select(cases, options), _progress(record))

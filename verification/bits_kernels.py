@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the entries of the record of bits that kernels compute: graphs
-# under strategies, layers under recipes, and conversions between storages. They take
-# only the interface that the package offers to everyone, since the rest may be rebuilt.
+# This file implements the entries of the record of bits that kernels compute: graphs under
+# strategies, layers under recipes, and conversions between storages. They use only the package's
+# public interface, since the rest may be rebuilt.
 #
 #===----------------------------------------------------------------------===#
-"""Cases whose result is a hash."""
+"""Cases whose result is a hash of computed bits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ import numpy as np
 import tandem
 from bits_inputs import Digest, numbers, planes_for, seed_of
 
-#: Elements of a tensor: seven groups of 128 and a part of one, and a tail of every vector.
+#: The elements of a tensor: seven groups of 128, part of another, and a tail for every vector.
 FLAT = ((1, 1000),)
-#: Rows that are shorter than a group, with a tail, and longer, with a part of one.
+#: Rows shorter than a group, with a tail, and longer rows with part of a group.
 MATRICES = ((37, 45), (5, 300))
-#: The same, and blocks of 128 by 128 with parts of them.
+#: The same, and blocks of 128 by 128 with partial blocks.
 LAYER_SHAPES = (*MATRICES, (130, 140))
 
-#: Values in place of defaults, which may be changed for other reasons.
+#: Values that replace the defaults, which may change for other reasons.
 HYPERS = {"lr": 0.0123, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1,
           "momentum": 0.9, "max_norm": 0.7, "rho": 0.01, "mixing": 0.3}
 SEED = 0x123456789ABC
-#: The gradients of a case's steps.
+#: The kinds of gradients in a case's steps.
 STEPS = ("ordinary", "ordinary", "wide", "special")
-#: Layers whose outputs can be computed again from what is saved.
+#: Layers whose outputs can be recomputed from what is saved.
 AGAIN = ("geglu", "geglu_tanh", "swiglu")
 
 
@@ -40,24 +40,24 @@ class Case:
     """An entry of a record."""
 
     name: str
-    #: The names of the parts of the library that it covers; a sample has each at least once.
+    #: The names of the parts of the library that it covers; a sample covers each at least once.
     features: frozenset[str]
-    #: Its hash. Raises Unavailable where this machine cannot tell.
+    #: Returns the hash. Raises Unavailable if this machine cannot compute it.
     run: Callable[[], str]
 
 
 class Unavailable(Exception):
-    """Something that a case needs is not there."""
+    """Raised if something that a case needs is missing."""
 
 
 @lru_cache(maxsize=64)
 def compiled(graph: str, strategy: str, **options) -> tandem.Kernel:
-    """tandem.compile, once for the cases that follow each other."""
+    """Calls tandem.compile, with a cache for consecutive cases."""
     return tandem.compile(graph, strategy, **options)
 
 
 def functions_of(layer: str) -> list[str]:
-    """The passes of a layer."""
+    """Returns the passes of a layer."""
     return [layer, f"{layer}_backward", *[f"{layer}_again"] * (layer in AGAIN)]
 
 #===------------------------------------------------------------------------===#
@@ -66,7 +66,7 @@ def functions_of(layer: str) -> list[str]:
 
 
 def scalars(kernel: tandem.Kernel, step: int) -> dict:
-    """The scalars of a step, as far as the kernel has them."""
+    """Returns those scalars of a step that the kernel has."""
     values = HYPERS | {"step": step, "seed": SEED}
     known = {*kernel.hypers, *kernel.integers}
     return {name: value for name, value in values.items() if name in known}
@@ -74,18 +74,18 @@ def scalars(kernel: tandem.Kernel, step: int) -> dict:
 
 def renew_gradients(kernel, arrays: dict, shape: tuple[int, int], kind: str,
                     seed: int) -> None:
-    """Puts the gradients of a step in the place of those before."""
+    """Replaces the gradients by those of the next step."""
     made = planes_for(kernel, shape, {"GRAD": kind}, seed)
     arrays |= {p.name: made[p.name] for p in kernel.planes if p.kind.name == "GRAD"}
 
 
 def begin(kernel, shape: tuple[int, int], seed: int) -> dict:
-    """Weights of everyday size, and states of zeros."""
+    """Returns weights of ordinary size and states of zeros."""
     return planes_for(kernel, shape, {"PARAM": "ordinary"}, seed)
 
 
 def train(kernel: tandem.Kernel, shapes, steps=STEPS, **options) -> str:
-    """The hash of all planes after each step, for tensors of some shapes."""
+    """Hashes all planes after each step, for tensors of some shapes."""
     digest = Digest()
     for shape in shapes:
         arrays = begin(kernel, shape, 1)
@@ -107,7 +107,7 @@ def train_graph(graph: str, strategy: str, **options) -> str:
 
 
 def graph_cases() -> list[Case]:
-    """Each graph under each strategy."""
+    """Returns a case for each graph under each strategy."""
     return [Case(f"graph {graph} {strategy}",
                  frozenset((f"graph {graph}", f"strategy {strategy}")),
                  lambda g=graph, s=strategy: train_graph(g, s))
@@ -119,7 +119,7 @@ def graph_cases() -> list[Case]:
 
 
 def places(plane, columns: int, count: int, seed: int) -> np.ndarray | None:
-    """The numbers of columns, or for each row one of them or -1, if those are asked for."""
+    """Returns column numbers or targets (a column or -1 per row) if the plane has these."""
     if plane.name == "column":
         values = range(count)
     elif plane.name == "target":
@@ -131,7 +131,7 @@ def places(plane, columns: int, count: int, seed: int) -> np.ndarray | None:
 
 
 def layer_inputs(kernel, shape: tuple[int, int], kind: str, seed: int) -> dict:
-    """Inputs of a kind; parameters of columns are of everyday size."""
+    """Returns inputs of a kind; column parameters have ordinary sizes."""
     arrays = planes_for(kernel, shape, {"INPUT": kind}, seed)
     for plane in kernel.planes:
         if plane.kind.name != "INPUT":
@@ -146,8 +146,8 @@ def layer_inputs(kernel, shape: tuple[int, int], kind: str, seed: int) -> dict:
 
 
 def run_layer(layer: str, recipe: str, function: str) -> str:
-    """The hash of all planes after a pass, with inputs of each kind; what other passes
-    begin with is the forward pass's."""
+    """Hashes all planes after a pass, with inputs of each kind. The inputs of other passes come
+    from a forward pass."""
     digest = Digest()
     for shape in LAYER_SHAPES:
         kept = {}
@@ -155,7 +155,7 @@ def run_layer(layer: str, recipe: str, function: str) -> str:
             forward = compiled(layer, recipe, function=layer)
             saved = layer_inputs(forward, shape, kind, seed) | kept
             forward(saved, threads=1)
-            # Histories of scales are read by the next call.
+            # The next call reads the histories of scales.
             kept = {p.name: saved[p.name] for p in forward.planes if p.read and p.written}
             kernel = compiled(layer, recipe, function=function)
             arrays = saved
@@ -168,7 +168,7 @@ def run_layer(layer: str, recipe: str, function: str) -> str:
 
 
 def layer_cases() -> list[Case]:
-    """Each pass of each layer under each recipe."""
+    """Returns a case for each pass of each layer under each recipe."""
     return [Case(f"layer {function} {recipe}",
                  frozenset((f"layer {function}", f"recipe {recipe}")),
                  lambda layer=layer, r=recipe, f=function: run_layer(layer, r, f))
@@ -182,7 +182,7 @@ def layer_cases() -> list[Case]:
 
 @lru_cache(maxsize=None)
 def wide_state(graph: str, shape: tuple[int, int]) -> dict:
-    """A state of f32: weights and moments of many sizes, second moments not negative."""
+    """Returns an f32 state: weights and moments of many sizes, with nonnegative second moments."""
     kernel = compiled(graph, "fp32")
     arrays = planes_for(kernel, shape, dict.fromkeys(("PARAM", "GRAD", "STATE"), "wide"), 7)
     for name in kernel.second_moments:
@@ -191,7 +191,7 @@ def wide_state(graph: str, shape: tuple[int, int]) -> dict:
 
 
 def convert(graph: str, *strategies: str) -> str:
-    """The hash of a state under each strategy that it comes to, one after the other."""
+    """Hashes a state after each conversion in a chain of strategies."""
     digest = Digest()
     for shape in shapes_of(compiled(graph, "fp32")):
         state, source = wide_state(graph, shape), "fp32"
@@ -204,7 +204,7 @@ def convert(graph: str, *strategies: str) -> str:
 
 @lru_cache(maxsize=None)
 def weight_strategies() -> tuple[str, ...]:
-    """A strategy for each way to store weights, the first by name."""
+    """Returns one strategy, the first by name, for each way of storing weights."""
     first = {}
     for strategy in sorted(tandem.strategies()):
         first.setdefault(compiled("sgd", strategy).storages["param"], strategy)
@@ -212,7 +212,7 @@ def weight_strategies() -> tuple[str, ...]:
 
 
 def conversion_cases() -> list[Case]:
-    """Weights from each storage to each other one, states from f32 and back."""
+    """Returns conversions between all weight storages, and of states from f32 and back."""
     known = weight_strategies()
     cases = [Case(f"convert weights {source} to {target}",
                   frozenset((f"from {source}", f"to {target}")),

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the entries of the record of bits that options of the compiler
-# and of launches have, and PyTorch's optimizers with theirs.
+# This file implements the entries of the record of bits for options of the compiler and of
+# launches, and for PyTorch optimizers with their options.
 #
 #===----------------------------------------------------------------------===#
-"""Cases whose result is a hash, for options."""
+"""Cases whose result is a hash of bits computed with options."""
 
 import contextlib
 import tempfile
@@ -25,7 +25,7 @@ from bits_kernels import (STEPS, Case, Unavailable, begin, compiled, renew_gradi
 
 
 def _with_isa(graph: str, strategy: str, isa: str) -> str:
-    """A level that this processor does not have makes code that it cannot run."""
+    """Trains with a level of instructions; raises Unavailable if this processor lacks it."""
     try:
         with open("/proc/cpuinfo") as file:
             features = next(line for line in file if line.startswith("flags")).split()
@@ -38,25 +38,25 @@ def _with_isa(graph: str, strategy: str, isa: str) -> str:
 
 
 def _in_parts(graph: str, strategy: str, **options) -> str:
-    """Chunks that threads share out."""
+    """Trains on tensors that threads divide into chunks."""
     kernel = compiled(graph, strategy)
     shapes = ((211, 333),) if kernel.is_matrix else ((1, 70001),)
     return train(kernel, shapes, STEPS[:3], **options)
 
 
 def _is_sharded(kernel: tandem.Kernel) -> bool:
-    """Whether a launch may take a part of a tensor."""
+    """Returns whether a launch may process a part of a tensor."""
     return not (kernel.is_matrix or kernel.reductions)
 
 
 def _placed(graph: str, strategy: str) -> str:
-    """Elsewhere among random numbers."""
+    """Trains with a different key and first element for random numbers."""
     kernel = compiled(graph, strategy)
     return train(kernel, shapes_of(kernel), key=77, first=2**33 * _is_sharded(kernel))
 
 
 def _loaded(graph: str, strategy: str) -> str:
-    """A kernel that was saved and loaded."""
+    """Trains with a kernel that was saved and loaded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.tdm"
         compiled(graph, strategy).save(path, ["x86-64"])
@@ -65,7 +65,7 @@ def _loaded(graph: str, strategy: str) -> str:
 
 
 def _plan_of_many(kernel, skip_nonfinite: bool = False) -> tuple[tandem.Plan, list, list]:
-    """A plan of tensors with keys, first elements and one of two rows of scalars."""
+    """Returns a plan of tensors with keys, first elements and one of two rows of scalars."""
     sizes = (1, 37, 1000, 5000, 513)
     shapes = [(3, size) if kernel.is_matrix else (1, size) for size in sizes]
     tensors = [begin(kernel, shape, seed) for seed, shape in enumerate(shapes)]
@@ -78,7 +78,7 @@ def _plan_of_many(kernel, skip_nonfinite: bool = False) -> tuple[tandem.Plan, li
 
 
 def _run_plan(graph: str, strategy: str, skip_nonfinite: bool = False, **options) -> str:
-    """The hash of all tensors, the flags and the metrics after each step."""
+    """Hashes all tensors, flags and metrics after each step."""
     kernel, digest = compiled(graph, strategy, **options), Digest()
     plan, shapes, tensors = _plan_of_many(kernel, skip_nonfinite)
     for step, kind in enumerate((*STEPS, "ordinary"), 1):
@@ -98,7 +98,7 @@ def _run_plan(graph: str, strategy: str, skip_nonfinite: bool = False, **options
     return digest.text
 
 
-#: The functions that run a graph under a strategy with an option.
+#: The functions that run a graph under a strategy with each option.
 OPTIONS = {
     "isa=x86-64": lambda g, s: _with_isa(g, s, "x86-64"),
     "isa=x86-64-v3": lambda g, s: _with_isa(g, s, "x86-64-v3"),
@@ -113,19 +113,19 @@ OPTIONS = {
     "key and first": _placed,
     "a package": _loaded,
 }
-#: Graphs of one pass, of two with a sum over the model or over a tensor, and of matrices.
+#: Graphs with one pass, with a reduction over the model or over a tensor, and with matrices.
 OPTION_GRAPHS = ("adamw", "adamw_clip", "lamb", "adafactor")
-#: Expansions, groups under scales with random bits, and one scale for a tensor.
+#: Strategies with expansions, with scaled groups and random bits, and with per-tensor scales.
 OPTION_STRATEGIES = ("collage-plus", "coat", "fp8-lm")
 
 
 def _fits(option: str, graph: str) -> bool:
-    """Whether there is such a thing: kernels of matrices have no metrics."""
+    """Returns whether a graph supports an option: kernels of matrices have no metrics."""
     return graph != "adafactor" or "metrics" not in option
 
 
 def option_cases() -> list[Case]:
-    """Each option on some graphs under some strategies."""
+    """Returns cases for each option with some graphs and strategies."""
     return [Case(f"option {option}: {graph} {strategy}",
                  frozenset((f"option {option}", f"{graph} with an option",
                             f"{strategy} with an option")),
@@ -137,8 +137,8 @@ def option_cases() -> list[Case]:
 # PyTorch
 #===------------------------------------------------------------------------===#
 
-#: Optimizers of tandem.torch and their arguments. Matrices and vectors are small, so
-#: that codes need min_8bit_size.
+#: Optimizers of tandem.torch and their arguments. The matrices and vectors are small, so codes
+#: require min_8bit_size.
 CODES = {"min_8bit_size": 0}
 OPTIMIZERS = {
     "AdamW": ("AdamW", {}),
@@ -162,7 +162,7 @@ SHAPES = ((64, 96), (96,), (37, 45))
 
 @contextlib.contextmanager
 def _torch():
-    """PyTorch with one thread, and the optimizers."""
+    """Returns PyTorch, set to one thread, and the optimizers."""
     try:
         import torch
     except ImportError:
@@ -177,7 +177,7 @@ def _torch():
 
 
 def _tensors(torch, kind: str, seed: int) -> list:
-    """bf16 tensors of the parameters' shapes."""
+    """Returns bf16 tensors with the parameters' shapes."""
     made = []
     for number, shape in enumerate(SHAPES):
         count = int(np.prod(shape))
@@ -187,7 +187,7 @@ def _tensors(torch, kind: str, seed: int) -> list:
 
 
 def _planes_of(torch, optimizer, params) -> dict:
-    """Parameters and states, as arrays of bytes."""
+    """Returns parameters and states as byte arrays."""
     def to_bytes(tensor):
         flat = tensor.detach().contiguous().reshape(-1)
         return flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
@@ -202,8 +202,8 @@ def _planes_of(torch, optimizer, params) -> dict:
 
 
 def _train_torch(torch, library, kind: str, strategy: str, options: dict) -> str:
-    """The hash of an optimizer's parameters and states after each step; gradients come
-    from a backward pass."""
+    """Hashes an optimizer's parameters and states after each step, with gradients from a
+    backward pass."""
     params = [torch.nn.Parameter(tensor) for tensor in _tensors(torch, "ordinary", 0)]
     optimizer = getattr(library, kind)(params, lr=0.01, strategy=strategy, threads=1, seed=3,
                                        **CODES | options)
@@ -225,7 +225,7 @@ def _run_torch(kind: str, strategy: str, options: dict) -> str:
 
 
 def torch_cases() -> list[Case]:
-    """Each optimizer, and each option of AdamW's, under some strategies."""
+    """Returns cases for each optimizer, and for each option of AdamW, under some strategies."""
     return [Case(f"torch {title}: {strategy}",
                  frozenset((f"torch {title}", f"torch {strategy}")),
                  lambda k=kind, s=strategy, o=options: _run_torch(k, s, o))

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the translation of a kernel's body into formulas over
-# floats and bit vectors, from what MLIR's operations mean.
+# This file translates a kernel's body into formulas over floats and bit vectors, according to the
+# semantics of MLIR's operations.
 #
 #===----------------------------------------------------------------------===#
-"""`Kernel(text)` reads a body in MLIR's generic form; `Context.run(kernel)`
-gives the terms that it stores, `Context.claim_difference` says that those of two
-bodies differ, and `Context.check` finds such inputs, or that there are none."""
+"""`Kernel(text)` parses a body in MLIR's generic form. `Context.run(kernel)` returns the terms
+that it stores, `Context.claim_difference` asserts that those of two bodies differ, and
+`Context.check` finds inputs for which they do, or shows that there are none."""
 
 import math
 import re
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import bitwuzla
 from bitwuzla import Kind, Option, Result
 
-#: Exponent and significand bits of the formats that the solver is asked about. It
-#: calls formats of other sizes experimental, so that none is made.
+#: Exponent and significand bits of the formats in formulas. The solver calls formats of other sizes
+#: experimental, so they are not used.
 SORTS = {"f16": (5, 11), "f32": (8, 24), "f64": (11, 53)}
 E4M3 = "f8E4M3FN"
 WIDTHS = {"f8E5M2": 8, E4M3: 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
@@ -28,15 +28,15 @@ WIDTHS = {"f8E5M2": 8, E4M3: 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 @dataclass
 class SmallFormat:
-    """A format whose numbers, and those halfway between two, are numbers of f32:
-    terms of it are terms of f32."""
+    """A small format, all of whose numbers and midpoints are f32 numbers, so that its terms are
+    terms of f32."""
 
     exponent: int
     mantissa: int
-    #: The code of the largest number, and what stands for more.
+    #: The code of the largest number, and the code for values that overflow.
     largest: int
     beyond: int
-    #: The number that the next code would be.
+    #: The number that the code after `largest` would have.
     bound: int
     #: The smallest positive number.
     least: float
@@ -53,7 +53,7 @@ def is_float(type_name):
 
 
 def product_width(form):
-    """Upper bits of an f64 that a product of the format's numbers may need."""
+    """Returns the number of upper f64 bits that a product of the format's numbers may need."""
     return 12 + 2 * mantissa_bits(form) + 1
 
 
@@ -83,7 +83,7 @@ _OPERATION = re.compile(
 
 
 def _split(text):
-    """Comma-separated parts outside of brackets."""
+    """Splits at commas outside of brackets."""
     parts, depth, part = [], 0, ""
     for character in text:
         depth += (character in "<([") - (character in ">)]")
@@ -96,7 +96,7 @@ def _split(text):
 
 
 class Kernel:
-    """The body, or the prologue, of a module's one kernel, or of a step's one launch."""
+    """The body or prologue of the only kernel of a module or the only launch of a step."""
 
     def __init__(self, text, part="body"):
         prologue, body = text.split("\n  }, {\n", 1)
@@ -125,8 +125,8 @@ class Kernel:
                 _split(out[1:-1] if out.startswith("(") else out)))
 
     def find_used(self, free):
-        """Returns the values that results follow from, except those that only the
-        operations named in `free` use."""
+        """Returns the values that the results depend on, except those used only by operations
+        named in `free`."""
         used = set()
         for op in reversed(self.operations):
             if not op.results or op.results[0] in used and op.name not in free:
@@ -134,7 +134,7 @@ class Kernel:
         return used
 
     def storage_format(self, argument):
-        """The float format of a tensor argument's planes."""
+        """Returns the float format of a tensor argument's planes."""
         stored = dict(self.arguments)[argument]
         return re.search(r"#tandem\.(?:float|expansion)<(\w+)", stored)[1]
 
@@ -145,9 +145,9 @@ class Kernel:
 
 
 class Float:
-    """A float as a term. Its bits, which a NaN's term does not have, are made
-    on demand: by `derive`, or they are any that mean the term. The payload of a
-    NaN may follow from its `sources`."""
+    """A float as a term. Its bits, which a NaN's term does not determine, are created on demand:
+    by `derive`, or as any bits with the value of the term. The payload of a NaN may come from
+    its `sources`."""
 
     def __init__(self, type_name, term, bits=None, sources=(), derive=None):
         self.type, self.term, self.known = type_name, term, bits
@@ -155,11 +155,10 @@ class Float:
 
 
 class Context:
-    """One solver and what it is told. With `keeps_payloads` the NaN that an
-    operation makes is an operand's, quiet, or the processor's without payload, as
-    on x86; otherwise it may have any bits. With `factors`, a small format, products
-    in f64 are of two numbers of that format, and may be anything that such products
-    may be."""
+    """A solver and its assertions. With `keeps_payloads`, an operation that produces a NaN
+    returns the quieted NaN of an operand or the processor's default NaN, as on x86; otherwise a
+    NaN may have any bits. With `factors`, a small format, products in f64 have two factors of
+    that format, and are over-approximated by any value that such products may have."""
 
     def __init__(self, time_limit=None, keeps_payloads=False, factors=None):
         self.keeps_payloads, self.factors = keeps_payloads, factors
@@ -168,14 +167,14 @@ class Context:
         options.set(Option.PRODUCE_MODELS, True)
         self.solver = bitwuzla.Bitwuzla(self.tm, options)
         if time_limit:
-            # The limit is the processor's time, as others may use the machine, too.
+            # The limit is processor time, since other processes may use the machine.
             end = time.process_time() + time_limit
             self.solver.configure_terminator(lambda: time.process_time() > end)
         self.rne = self.tm.mk_rm_value(bitwuzla.RoundingMode.RNE)
         self.inputs, self.fresh = {}, 0
-        #: Results in small formats, each with one definition.
+        #: Results in small formats; each is defined only once.
         self.rounded = {}
-        #: A product that may be anything, by its factors, and what must not be.
+        #: The over-approximated product by its factors, and the terms that must not differ.
         self.only_product, self.mismatches = None, []
 
     # Construction.
@@ -197,7 +196,7 @@ class Context:
         return SORTS["f32" if type_name in SMALL else type_name]
 
     def number(self, type_name, value):
-        """A literal of a format that SMT-LIB has."""
+        """Returns a literal of a format that SMT-LIB has."""
         return self.tm.mk_fp_value(self.tm.mk_fp_sort(*self.sort_of(type_name)),
                                    self.rne, value)
 
@@ -220,14 +219,14 @@ class Context:
         return Float(type_name, term, bits)
 
     def bits_of(self, value):
-        """A variable that the float's bits are."""
+        """Returns the float's bits, as a variable if necessary."""
         if value.known is not None:
             return value.known
         if value.derive:
             value.known = value.derive()
             return value.known
         if value.type in SMALL:
-            # Any code of this number; signs, magnitudes, choices have no other.
+            # Any code of this number; sign, magnitude and selection operations keep theirs.
             bits = value.known = self.variable(WIDTHS[value.type])
             self.solver.assert_formula(self.make(
                 Kind.EQUAL, self.decode(value.type, bits), value.term))
@@ -240,7 +239,7 @@ class Context:
         return bits
 
     def restrict_nan(self, value, bits):
-        """To an operand's payload or none."""
+        """Asserts that a NaN is the default NaN or has an operand's payload."""
         width, precision = WIDTHS[value.type], mantissa_bits(value.type) + 1
         is_nan = self.make(Kind.FP_IS_NAN, value.term)
         quiet = ((1 << (width - precision + 1)) - 1) << (precision - 2)
@@ -255,10 +254,10 @@ class Context:
             self.make(Kind.IMPLIES, is_nan, self.any(*possible)))
 
     def payload(self, source, type_name):
-        """The bits of a NaN in another format: the sign, the upper bits."""
+        """Returns the bits of a NaN in another format: its sign and upper bits."""
         bits, width = self.bits_of(source), WIDTHS[source.type]
         if source.type == E4M3:
-            # Whichever NaN: processors have none of this format.
+            # Any NaN will do: processors have none of this format.
             return self.constant(WIDTHS[type_name], 0)
         have, want = mantissa_bits(source.type), mantissa_bits(type_name)
         sign = self.make(Kind.BV_EXTRACT, bits, indices=(width - 1, width - 1))
@@ -282,11 +281,11 @@ class Context:
     # Small formats.
 
     def decode(self, type_name, code):
-        """The f32 that a code means."""
+        """Returns the f32 value of a code."""
         width = WIDTHS[type_name]
         if type_name == E4M3:
             return self.decode_e4m3(code)
-        # An upper part of an f32 or an f16.
+        # The code is the upper part of an f32 or an f16.
         wide = "f32" if type_name == "bf16" else "f16"
         if WIDTHS[wide] > width:
             code = self.make(Kind.BV_CONCAT, code,
@@ -315,8 +314,8 @@ class Context:
         return self.tm.mk_fp_nan(self.tm.mk_fp_sort(*SORTS["f32"]))
 
     def round(self, type_name, exact, is_negative, is_nan):
-        """The nearest number to an f64, the one with the even code of two. Codes
-        order as numbers do: `low` is the last one that is not beyond."""
+        """Rounds an f64 to the nearest number, ties to the even code. Codes are ordered as their
+        numbers: `low` is the last one that does not exceed the f64."""
         form, width = SMALL[type_name], WIDTHS[type_name]
         magnitude = self.make(Kind.FP_ABS, exact)
         low = self.variable(width)
@@ -327,7 +326,7 @@ class Context:
         following = self.ite(
             is_last, self.number("f64", str(form.bound)),
             self.convert_term(self.decode(type_name, high), "f64"))
-        # A number beyond the bound counts as one unit above it.
+        # A magnitude of at least the bound overflows.
         overflows = self.make(Kind.FP_GEQ, magnitude,
                               self.number("f64", str(form.bound)))
         between = self.make(
@@ -363,21 +362,21 @@ class Context:
         return code
 
     def small_arithmetic(self, type_name, kind, terms):
-        """An operation rounded once: f32's directed roundings of it are the exact
-        result, or have it between them, where no number of the small format is and
-        none halfway between two."""
+        """Computes an operation with one rounding. Its two directed roundings to f32 equal or
+        enclose the exact result, and no number or midpoint of the small format lies between
+        them."""
         nearest = self.make(kind, self.rne, *terms)
         down, up = [self.convert_term(term, "f64")
                     for term in self.enclose(kind, terms)]
         return self.round_between(type_name, down, up, nearest)
 
     def enclose(self, kind, terms):
-        """An operation rounded down and up."""
+        """Returns an operation rounded down and up."""
         return [self.make(kind, self.tm.mk_rm_value(mode), *terms)
                 for mode in (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
 
     def round_between(self, type_name, down, up, nearest):
-        """Rounds a number that two numbers of f32 enclose; `nearest` has its sign."""
+        """Rounds a value enclosed by two f32 numbers; `nearest` has its sign."""
         middle = self.make(
             Kind.FP_MUL, self.rne, self.number("f64", "0.5"),
             self.make(Kind.FP_ADD, self.rne, down, up))
@@ -389,8 +388,8 @@ class Context:
                           self.make(Kind.FP_IS_NAN, nearest))
 
     def product(self, a, b):
-        """The exact product of two numbers of the format `factors`. There is only one
-        product, whose factors may be different terms, but not different numbers."""
+        """Returns the exact product of two numbers of the format `factors`. There is only one
+        product: its factors may be different terms, but must have equal values."""
         terms = [self.convert(x, "f64").term for x in (a, b)]
         if self.only_product is None:
             term = self.any_product(self.variable(product_width(self.factors)))
@@ -401,14 +400,14 @@ class Context:
         return product
 
     def any_product(self, bits):
-        """The f64 whose upper bits these are, as large as products are."""
+        """Returns the f64 with these upper bits, and asserts that it has the size of a product."""
         zeros = self.constant(64 - bits.sort().bv_size(), 0)
         term = self.from_bits("f64", self.make(Kind.BV_CONCAT, bits, zeros)).term
         self.solver.assert_formula(self.is_product_size(self.factors, term))
         return term
 
     def is_product_size(self, form, term):
-        """Whether an f64 is as large as products of the format's numbers are."""
+        """Returns whether an f64 has the size of a product of the format's numbers."""
         magnitude = self.make(Kind.FP_ABS, term)
         least, above = [self.power_of_two(math.frexp(value ** 2)[1] + shift) for
                         value, shift in ((SMALL[form].least, -1), (SMALL[form].bound, 0))]
@@ -422,8 +421,8 @@ class Context:
         return self.from_bits("f64", self.constant(64, (exponent + 1023) << 52)).term
 
     def small_fma(self, type_name, operands):
-        """From the exact product: f64's roundings of the sum down and up, and f32's
-        of those, enclose the result as f32's of the exact sum do."""
+        """Computes an fma from the exact product. The directed f64 roundings of the sum, rounded
+        to f32 in the same directions, enclose the result as f32 roundings of the exact sum do."""
         terms = [self.product(*operands[:2]).term,
                  self.convert(operands[2], "f64").term]
         modes = bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP
@@ -438,8 +437,8 @@ class Context:
     # Operations.
 
     def run(self, kernel, free=()):
-        """The values that a body stores, by tensor and plane. What operations
-        named in `free` give is an input, the same for the same position."""
+        """Returns the values that a body stores, by tensor and plane. The result of an operation
+        named in `free` is an input that depends only on its position."""
         values, stored, position = {}, {}, 0
         used = kernel.find_used(free)
         for index, (name, type_name) in enumerate(kernel.arguments):
@@ -471,8 +470,8 @@ class Context:
         return stored
 
     def input(self, key, type_name):
-        """A variable; whoever asks first says how wide it is. A lane holds the
-        number of a small format."""
+        """Returns an input variable; the first request sets its width. A lane holds a number of
+        a small format."""
         width = WIDTHS.get(type_name) or int(type_name[1:])
         if key not in self.inputs:
             self.inputs[key] = type_name, self.variable(width, key)
@@ -484,7 +483,7 @@ class Context:
         return self.convert(self.from_bits(known_type, bits), type_name)
 
     def unnamed(self, width, key):
-        """An input that is not a value of a program."""
+        """Returns an input that is not a value in a program."""
         if key not in self.inputs:
             self.inputs[key] = f"i{width}", self.variable(width, key)
         return self.inputs[key][1]
@@ -588,7 +587,7 @@ class Context:
                               self.make(Kind.NOT, unordered))
         is_unordered = predicate > 7
         kind = _CMPF[(predicate - 1) % 7]
-        if kind is None:  # one, une
+        if kind is None:  # one and une
             holds = self.make(Kind.NOT, self.make(Kind.FP_EQUAL, a.term, b.term))
         else:
             holds = self.make(kind, a.term, b.term)
@@ -622,7 +621,7 @@ class Context:
         return self.bits_of(self.convert(x, format_name))
 
     def op_math_copysign(self, op, x, y):
-        """Takes the sign bit of y, also where y is NaN."""
+        """Takes the sign bit of y, also if y is NaN."""
         width = WIDTHS[y.type]
         sign = self.extract(self.bits_of(y), width - 1, width - 1)
         magnitude = self.make(Kind.FP_ABS, x.term)
@@ -640,14 +639,14 @@ class Context:
     # Proofs.
 
     def differ(self, a, b):
-        """Whether two floats are different numbers; all NaNs are one."""
+        """Returns whether two floats are different numbers; all NaNs are equal."""
         if a.type != b.type:
             wide = max(a.type, b.type, key=WIDTHS.get)
             a, b = self.convert(a, wide), self.convert(b, wide)
         return self.make(Kind.DISTINCT, a.term, b.term)
 
     def claim_difference(self, before, after):
-        """That the inputs give different results."""
+        """Asserts that some result differs."""
         assert before and before.keys() == after.keys(), "other planes are stored"
         self.solver.assert_formula(self.any(
             *(self.differ(before[key], after[key]) for key in before),
@@ -655,17 +654,17 @@ class Context:
 
     @property
     def num_bits(self):
-        """The number of bits that all inputs have together."""
+        """Returns the total number of bits of all inputs."""
         return sum(bits.sort().bv_size() for _, bits in self.inputs.values())
 
     @property
     def text(self):
-        """All that the solver is told, as SMT-LIB."""
+        """Returns all assertions as SMT-LIB."""
         return self.solver.print_formula("smt2")
 
     def check(self):
-        """None if nothing fulfils what is told, otherwise inputs that do;
-        TimeoutError where the solver gives up."""
+        """Returns inputs that satisfy the assertions, or None if there are none. Raises
+        TimeoutError if the solver gives up."""
         result = self.solver.check_sat()
         if result == Result.UNSAT:
             return None
@@ -680,7 +679,7 @@ def _plane(op):
 
 
 def _decimal(text):
-    """SMT-LIB's decimals have no exponents."""
+    """Formats a decimal for SMT-LIB, which has no exponents."""
     from decimal import Decimal
     return format(Decimal(text), "f")
 

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists facts about all numbers of a format that the compiler relies on
-# where no pass that runs alone shows it: those of the range analysis, and those
-# that justify the choice of instructions.
+# This file lists facts about all numbers of a format on which the compiler relies and which no
+# proof of a single pass shows: those of the range analysis, and those that justify the choice of
+# instructions.
 #
 #===----------------------------------------------------------------------===#
-"""`lemmas()` are the facts, each as premises and what follows from them."""
+"""`lemmas()` returns the facts, each as premises and a conclusion."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -32,14 +32,14 @@ class Lemma:
     #: Maps a context and the format to the premises, as a list, and the conclusion.
     claim: Callable
     is_quick: bool = False
-    #: Functions that rely on it: a file and how their texts begin.
+    #: Functions that rely on it, as a file and the beginnings of their texts.
     code: tuple = ()
     certificate: str = ""
     #: The context's factors.
     factors: Optional[str] = None
 
     def state(self, context):
-        """That the premises hold, and what should follow does not."""
+        """Asserts that the premises hold and the conclusion does not."""
         premises, conclusion = self.claim(context, self.format)
         for formula in (*premises, context.make(Kind.NOT, conclusion)):
             context.solver.assert_formula(formula)
@@ -58,7 +58,7 @@ class Lemma:
 # Units
 #===----------------------------------------------------------------------===#
 
-#: Bits of exponent fields and shifts, signed, with room for any sum of some.
+#: The number of bits for signed exponent fields and shifts, wide enough for their sums.
 _FIELD = 16
 
 
@@ -77,7 +77,7 @@ def is_finite(context, value):
 
 
 def unit_field(context, value):
-    """The exponent field, of which 1 means the least unit in the last place."""
+    """Returns the exponent field; 1 is that of the smallest unit in the last place."""
     mantissa, width = mantissa_bits(value.type), WIDTHS[value.type]
     field = context.extract(context.bits_of(value), width - 2, mantissa)
     field = context.make(Kind.BV_ZERO_EXTEND, field,
@@ -86,8 +86,8 @@ def unit_field(context, value):
 
 
 def is_multiple(context, value, field):
-    """Whether a finite number is a multiple of the unit that belongs to an exponent
-    field: of its significand the bits below that are zeros."""
+    """Returns whether a finite number is a multiple of the unit given by an exponent field, that
+    is, whether the bits of its significand below that unit are zero."""
     mantissa, width = mantissa_bits(value.type), WIDTHS[value.type]
     bits = context.bits_of(value)
     is_small = context.equals(context.extract(bits, width - 2, mantissa), 0)
@@ -106,7 +106,7 @@ def is_multiple(context, value, field):
 
 
 def power(context, form, field, shift=0):
-    """2^shift times the unit that belongs to an exponent field, in f64."""
+    """Returns 2^shift times the unit given by an exponent field, in f64."""
     rebias = 1023 - bias(form) - mantissa_bits(form) + shift
     exponent = context.make(Kind.BV_ADD, field, context.constant(_FIELD, rebias))
     bits = context.make(Kind.BV_CONCAT, context.constant(1, 0),
@@ -119,7 +119,7 @@ def magnitude(context, value):
 
 
 def some_field(context, name):
-    """A variable: the exponent field of some unit, or of none that the format has."""
+    """Returns a variable exponent field, which need not be one of the format."""
     field = context.unnamed(_FIELD, name)
     for kind, bound in ((Kind.BV_SGE, -700), (Kind.BV_SLE, 700)):
         context.solver.assert_formula(
@@ -128,8 +128,8 @@ def some_field(context, name):
 
 
 def is_exact(context, kind, operands, result):
-    """Whether a finite result, rounded to nearest, is the exact one: f32 rounds that
-    the same way in both directions, and it is a number of the format."""
+    """Returns whether a finite result rounded to nearest is exact: both directed f32 roundings
+    agree, and with the result in the format."""
     terms = [operand.term for operand in operands]
     down, up = [context.make(kind, context.tm.mk_rm_value(mode), *terms) for mode in
                 (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
@@ -160,7 +160,7 @@ def _larger_is_multiple(context, form):
 
 
 def _ordered_sum(context, a, b):
-    """a a multiple of b's ulp: the premises, and the results of a Fast2Sum."""
+    """Returns the premises (a is a multiple of b's ulp) and the results of a Fast2Sum."""
     total = context.arithmetic(Kind.FP_ADD, [a, b])
     part = context.arithmetic(Kind.FP_SUB, [total, a])
     error = context.arithmetic(Kind.FP_SUB, [b, part])
@@ -169,7 +169,7 @@ def _ordered_sum(context, a, b):
 
 
 def claim_exact_sum(context, a, b):
-    """Both differences are exact, of which the second is then the sum's error."""
+    """Claims that both differences are exact, so that the second one is the sum's error."""
     premises, (total, part, error) = _ordered_sum(context, a, b)
     return premises, context.make(
         Kind.AND, is_exact(context, Kind.FP_SUB, [total, a], part),
@@ -192,7 +192,7 @@ def claim_negated(context, x, a):
 
 
 def of_inputs(claim):
-    """A claim about two numbers as one about all numbers of a format."""
+    """Turns a claim about two numbers into one about all numbers of a format."""
     return lambda context, form: claim(context, context.input("a", form),
                                        context.input("b", form))
 
@@ -217,7 +217,7 @@ def _two_sum_is_small(context, form):
 
 
 def _small_leaves_multiple(context, form):
-    """|b| <= 2^(p-1) g for a g that a is a multiple of."""
+    """Claims that a multiple a of g with |b| <= 2^(p-1) g is a multiple of b's ulp."""
     a, b = context.input("a", form), context.input("b", form)
     field = some_field(context, "g")
     limit = power(context, form, field, mantissa_bits(form))
@@ -228,7 +228,7 @@ def _small_leaves_multiple(context, form):
 
 
 def _product(context, form):
-    """The operands of the fma that gives a product's error, the product, the error."""
+    """Returns the operands of the fma for a product's error, the product, and the error."""
     a, b = context.input("a", form), context.input("b", form)
     product = context.arithmetic(Kind.FP_MUL, [a, b])
     negative = Float(form, context.make(Kind.FP_NEG, product.term))
@@ -244,7 +244,7 @@ def _residual_is_small(context, form):
 
 
 def _residual_is_exact(context, form):
-    """a and b multiples of units whose product is a number."""
+    """Claims that fma is exact if a and b are multiples of units with a representable product."""
     operands, product, error = _product(context, form)
     a, b, _ = operands
     fields = some_field(context, "g"), some_field(context, "h")
@@ -273,7 +273,7 @@ def _sum_is_multiple(context, form):
 
 
 def _product_is_small(context, form):
-    """small * factor, |small| <= ulp(lead) / 2, against lead * factor."""
+    """Claims that |small * factor| <= ulp(lead * factor) if |small| <= ulp(lead) / 2."""
     lead, factor = context.input("lead", form), context.input("factor", form)
     small = context.input("small", form)
     product = context.arithmetic(Kind.FP_MUL, [lead, factor])
@@ -287,7 +287,7 @@ def _product_is_small(context, form):
 
 
 def _rest_is_small(context, form):
-    """low = fl(x - high), high = fl(x)."""
+    """Claims that |low| <= ulp(high) / 2 for high = fl(x) and low = fl(x - high)."""
     wide = "f64" if form == "f32" else "f32"
     x = context.input("x", wide)
     high = context.convert(x, form)
@@ -304,7 +304,7 @@ def _rest_is_small(context, form):
 
 
 def _product_is_double(context, form):
-    """With few bits, and of a size."""
+    """Claims that a product is exact in f64, has few significand bits, and a bounded size."""
     terms = [context.convert(context.input(name, form), "f64").term for name in "ab"]
     product = Float("f64", context.make(Kind.FP_MUL, context.rne, *terms))
     low = context.extract(context.bits_of(product), 63 - product_width(form), 0)
@@ -317,8 +317,8 @@ def _product_is_double(context, form):
 
 
 def claim_side(context, product, addend):
-    """The error that a TwoSum finds is above zero if the sum is below the exact one, and
-    below zero if the sum is above it."""
+    """Claims that the error of a TwoSum is positive if the sum is below the exact one, and
+    negative if it is above."""
     add, sub = [lambda a, b, kind=kind: context.make(kind, context.rne, a, b)
                 for kind in (Kind.FP_ADD, Kind.FP_SUB)]
     total = add(product, addend)
@@ -352,7 +352,7 @@ def _side(context, form, is_product_larger):
 
 
 def _dot_product_rounds(context, _):
-    """x + 0x7FFF + ((x >> 16) & 1) against the dot product of two half-words."""
+    """Claims that x + 0x7FFF + ((x >> 16) & 1) equals a dot product of two half-words."""
     x = context.input("x", "i32")
     odd = context.make(Kind.BV_AND, context.make(
         Kind.BV_SHR, x, context.constant(32, 16)), context.constant(32, 1))
@@ -367,7 +367,7 @@ def _dot_product_rounds(context, _):
 
 
 def _fma_serves(context, form):
-    """A sum, a difference and a product as the fma that has to do on sm_80."""
+    """Claims that the fmas used on sm_80 compute a sum, a difference and a product."""
     a, b = context.input("a", form), context.input("b", form)
     one, minus_one, zero = [
         Float(form, context.number(form, text)) for text in ("1", "-1", "0")]
@@ -411,7 +411,7 @@ _ANALYSIS = (
 
 _QUICK = {"larger", "trail"}
 
-#: The lemmas that tandem-verify checks on all pairs.
+#: The lemmas that tandem-verify also checks for all pairs.
 _RUN = {"trail-error", "trail-order", "trail-two-sum"}
 
 _FMA = "lib/Dialect/Arith/Utils/FloatEmulation.cpp", "Value tandem::fmaToOddF32("

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the run of all proofs, which takes hours, and the record of
-# their results, which a test compares with the compiler of today.
+# This file runs all proofs, which takes hours, and records their results, which a test compares
+# with the current compiler.
 #
 #===----------------------------------------------------------------------===#
-"""Proves the steps whose obligations have changed since they were recorded, and tries
-again those that have had less time than --limit, the quick ones first."""
+"""Proves the steps whose obligations have changed since they were recorded, and retries those
+that had less time than --limit, in rounds of increasing time."""
 
 import argparse
 import json
@@ -28,12 +28,12 @@ from proof_steps import hash_of, prove, steps  # noqa: E402
 RESULTS = ROOT / "verification/results"
 SOLVER = f"Bitwuzla {bitwuzla.version()}"
 
-#: Seconds of the processor that a step has in each round.
+#: The processor seconds per step in each round.
 ROUNDS = (5, 30, 120, 600)
 
 
 def read_record():
-    """Rows by name."""
+    """Returns the recorded rows by name."""
     path = RESULTS / "proofs.json"
     if not path.exists():
         return {}
@@ -41,14 +41,14 @@ def read_record():
 
 
 def write_record(rows):
-    """In the order of the steps; those that are no more are dropped."""
+    """Writes rows in the order of the steps; rows of removed steps are dropped."""
     kept = [{**rows[name], "promise": step.promise, "certificate": step.certificate}
             for name, step in steps().items() if name in rows]
     save("proofs", {"rows": kept}, RESULTS)
 
 
 def try_step(step, limit):
-    """A row of the record."""
+    """Tries to prove a step and returns its row of the record."""
     begin = time.process_time()
     result, cases = f"gap: no answer in {limit} s", None
     try:
@@ -65,20 +65,20 @@ def try_step(step, limit):
 
 
 def needs(step, row, limit):
-    """Whether a step is to be tried, for so long."""
+    """Returns whether to try a step with this time limit."""
     if not row or row["hash"] != hash_of(step):
         return True
     return row["result"].startswith("gap") and row["limit"] < limit
 
 
 def run_round(names, limit):
-    """Steps that nothing else covers come first."""
+    """Runs one round, beginning with the steps that have no other certificate."""
     known = steps()
     wanted = [n for n in sorted(names, key=lambda n: known[n].certificate != "")
               if needs(known[n], read_record().get(n), limit)]
     for index, name in enumerate(wanted):
         row = try_step(known[name], limit)
-        # Read again: there may be another run.
+        # Read the record again, since another run may have written it.
         write_record({**read_record(), name: row})
         print(f"{limit} s, {index + 1}/{len(wanted)}: {name}: {row['result']} "
               f"({row['seconds']} s)", flush=True)

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists the steps of the compiler that replace one sequence of float
-# operations by another, each as a small kernel, and what is claimed of them: for all
-# inputs, what the passes make of the kernel stores the same numbers.
+# This file lists the steps of the compiler that replace one sequence of float operations with
+# another, each as a small kernel, and the claim about each: for all inputs, the transformed kernel
+# stores the same numbers.
 #
 #===----------------------------------------------------------------------===#
-"""`steps()` are the steps; `oblige(step)` runs the passes and writes down, for a
-solver, that they changed a number; `prove(step)` asks the solver for such a case."""
+"""`steps()` returns the steps. `oblige(step)` runs the passes and asserts, for a solver, that a
+number has changed; `prove(step)` asks the solver for such a case."""
 
 import hashlib
 import subprocess
@@ -39,8 +39,8 @@ HALF_CONVERSIONS = [
 
 
 class Programs:
-    """The programs that tandem-opt makes of kernels, in the generic form; one process
-    runs all kernels that are known to need the same passes."""
+    """Runs tandem-opt on kernels and returns the programs in the generic form. One process
+    handles all kernels that are known to need the same passes."""
 
     def __init__(self):
         self.wanted, self.made = defaultdict(dict), {}
@@ -72,8 +72,8 @@ PROGRAMS = Programs()
 
 
 def kernel_text(inputs, body, outputs):
-    """A kernel that loads `%a`, `%b`, ... of the formats named in `inputs` and
-    stores the values that `outputs` maps to formats."""
+    """Returns a kernel that loads `%a`, `%b`, ... in the formats named in `inputs` and stores
+    the values that `outputs` maps to formats."""
     formats = [*inputs.values(), *outputs.values()]
     stored = [f"!tandem.stored<tensor<?xf32>, #tandem.float<{name}>>"
               for name in formats]
@@ -100,27 +100,27 @@ def kernel_text(inputs, body, outputs):
 
 @dataclass
 class Step:
-    """A promise, the kernel it is made about, the passes that must keep it."""
+    """A promise, the kernel that it is about, and the passes that must keep it."""
 
     name: str
     promise: str
     source: str
     passes: list
-    #: Passes that lead to the form before.
+    #: The passes that produce the program before the step.
     prepare: list = field(default_factory=list)
     part: str = "body"
-    #: Operations whose results are any numbers.
+    #: Operations whose results are arbitrary.
     free: tuple = ()
-    #: A formula about those, or none.
+    #: Returns a formula about these results, if there is one.
     assume: Optional[Callable] = None
-    #: Lemmas of the same format that it takes for granted.
+    #: Lemmas for the same format that the proof assumes.
     relies: tuple = ()
     #: The context's factors.
     factors: Optional[str] = None
     #: Whether it is proved with each commit.
     is_quick: bool = False
-    #: The substitute where the solver finds nothing: a part of tandem-verify, or a test,
-    #: that takes all operands.
+    #: The substitute if the solver finds no proof: a part of tandem-verify, or a test, that covers
+    #: all operands.
     certificate: str = ""
 
     def __post_init__(self):
@@ -136,7 +136,7 @@ class Step:
         return PROGRAMS.get(self.source, [*self.prepare, *self.passes])
 
     def run(self, context):
-        """Runs both programs, and returns the values that they store."""
+        """Translates both programs and returns the values that they store."""
         before, after = [context.run(Kernel(text, self.part), self.free)
                          for text in (self.before, self.after)]
         if self.assume:
@@ -144,31 +144,31 @@ class Step:
         return before, after
 
     def state(self, context):
-        """That the programs differ."""
+        """Asserts that the programs differ."""
         context.claim_difference(*self.run(context))
 
 
 def context_for(step, time_limit=None):
-    # CPUs alone compute bf16 in lanes, where NaNs are rounded as numbers are.
+    # Only CPUs compute bf16 in lanes; they round NaNs like numbers.
     is_bf16 = "bf16" in (step.source if isinstance(step, Step) else step.format)
     return Context(time_limit, is_bf16, step.factors)
 
 
 def oblige(step, time_limit=None):
-    """A context that a solver finds contradictory just if the step is right."""
+    """Returns a context that is contradictory if and only if the step is correct."""
     context = context_for(step, time_limit)
     step.state(context)
     return context
 
 
 def prove(step, time_limit):
-    """None, or inputs that refute the promise; and of how many bits they are."""
+    """Returns None or inputs that refute the promise, and the number of input bits."""
     context = oblige(step, time_limit)
     return context.check(), context.num_bits
 
 
 def hash_of(step):
-    """Hashes all that the solver is told, and the code that relies on a lemma."""
+    """Hashes all assertions, and the code that relies on a lemma."""
     text = oblige(step).text + getattr(step, "code_text", "")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -212,7 +212,7 @@ def _emulated_fmas():
 
 
 def _has_side(context):
-    """The conclusion of the lemmas for the product and the addend, or a failed premise."""
+    """Returns the conclusion of the lemmas for product and addend, or a failed premise."""
     _, product = context.only_product
     addend = context.convert(context.input("plane (2, 0)", context.factors), "f64")
     premises, conclusion = claim_side(context, product.term, addend.term)
@@ -267,13 +267,13 @@ def _sum_errors():
                    certificate="test/Unit/Support/SumErrorTest.cpp")
 
 
-#: Constants that bound the operands, so that the range analysis finds their order; the
-#: proof takes any operands.
+#: Constants that bound the operands, so that the range analysis finds their order. The proof covers
+#: arbitrary operands.
 _CONSTANTS = ("%one = arith.constant 1.0 : {0}\n%two = arith.constant 2.0 : {0}\n"
               "%minus_one = arith.constant -1.0 : {0}\n"
               "%big = arith.constant 128.0 : {0}\n")
 
-#: Lemmas of which the steps about ordered sums say that they hold.
+#: The lemmas that steps about ordered sums assume.
 _RELIES = "order", "undo", "negate"
 
 
@@ -282,8 +282,8 @@ def _operands(context):
 
 
 def _is_ordered(context):
-    """The analysis's condition on the operands, which are free: a is a multiple of
-    b's ulp, unless one is not finite. And what lemmas say of them."""
+    """Returns the analysis's condition on the free operands (a is a multiple of b's ulp, unless
+    one is not finite), and the lemmas about them."""
     a, b = _operands(context)
     total = context.arithmetic(Kind.FP_ADD, [a, b])
     claims = (claim_exact_sum(context, a, b), claim_undone(context, total, a),
@@ -302,7 +302,7 @@ def _unless_infinite(context, formula):
 
 
 def _has_finite_sum(context):
-    """And numbers have a finite sum."""
+    """Returns the same, and that finite operands have a finite sum."""
     total = context.arithmetic(Kind.FP_ADD, _operands(context))
     return context.make(Kind.AND, _is_ordered(context), _unless_infinite(
         context, is_finite(context, total)))
@@ -340,8 +340,8 @@ def _ordered_sums():
 
 
 def _elided_products():
-    """In a range whose products are not multiples of less than the smallest
-    number."""
+    """Yields steps for products in a range where no product is a multiple of less than the
+    smallest number."""
     for form in FORMATS:
         body = ("%one = arith.constant 1.0 : {0}\n"
                 "%x = arith.maximumf %a, %one : {0}\n"
@@ -357,7 +357,7 @@ def _elided_products():
 
 
 def _has_exponents(context):
-    """Both are finite, and the product of their units is a number."""
+    """Returns whether both are finite and the product of their units is representable."""
     a, b = _operands(context)
     least = context.constant(16, 1 + bias(a.type) + mantissa_bits(a.type))
     units = context.make(Kind.BV_ADD, unit_field(context, a), unit_field(context, b))
@@ -382,7 +382,7 @@ def _simplifications():
 
 
 def steps():
-    """All of them, by name."""
+    """Returns all steps by name."""
     groups = [_emulated_operations(), _emulated_fmas(), _conversions(), _sum_errors(),
               _ordered_sums(), _elided_products(), _simplifications(), lemmas()]
     return {step.name: step for group in groups for step in group}

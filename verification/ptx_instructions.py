@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the list of the instructions that Tandem emits: of every
-# graph of the library under every strategy, the tests' strategies in f16 among them,
-# and of every layer under every recipe.
+# This file lists the instructions that Tandem emits for every graph of the library under every
+# strategy, including the tests' f16 strategies, and for every layer under every recipe.
 #
 #===----------------------------------------------------------------------===#
-"""Instructions, modifiers included, of PTX texts and of all that Tandem emits."""
+"""Lists instructions, modifiers included, in PTX texts and in all code that Tandem emits."""
 
 import pathlib
 import re
@@ -18,7 +17,7 @@ import tandem
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYERS = ROOT / "lib/Layers"
-#: Strategies that the library lacks, which compute in f16 or store moments in it.
+#: Strategies that are not in the library, which compute in f16 or store moments in it.
 F16 = ROOT / "test/Python/Inputs/strategies"
 CHIPS = ("sm_80", "sm_90", "sm_100")
 _LABELS_AND_BRACES = re.compile(r"^(?:[\s{}]|[$\w]+:)*")
@@ -26,7 +25,7 @@ _INSTRUCTION = re.compile(r"(?:@!?[%$\w]+\s+)?([a-z][\w.:]*)")
 
 
 def instructions(ptx: str) -> list[str]:
-    """The instruction of each statement; directives have none."""
+    """Returns the instruction of each statement; directives have none."""
     found = []
     for statement in re.sub(r"//[^\n]*", "", ptx).split(";"):
         if match := _INSTRUCTION.match(_LABELS_AND_BRACES.sub("", statement)):
@@ -35,13 +34,13 @@ def instructions(ptx: str) -> list[str]:
 
 
 def strategies() -> list[str]:
-    """The library's strategies and those in f16."""
+    """Returns the library's strategies and those in f16."""
     return [*tandem.strategies(), *sorted(file.stem for file in F16.glob("*.mlir"))]
 
 
 def library() -> Iterator[tuple[str, str, dict]]:
-    """Graphs and strategies, layers' functions and recipes, with options: what kernels
-    are compiled from."""
+    """Yields (graph, strategy, options) and (layer function, recipe, options) from which kernels
+    are compiled."""
     for graph in tandem.graphs():
         for strategy in strategies():
             yield graph, strategy, {}
@@ -54,18 +53,18 @@ def library() -> Iterator[tuple[str, str, dict]]:
 
 
 def functions(layer: str) -> list[str]:
-    """A layer's passes; some have one that computes the forward pass again."""
+    """Returns a layer's passes; some layers have one that recomputes the forward pass."""
     text = (LAYERS / f"{layer}.mlir").read_text()
     return re.findall(r"^func\.func @(\w+)", text, re.MULTILINE)
 
 
 def compiled(graph: str, strategy: str, chip: str, options: dict) -> set[str]:
-    """The instructions of a kernel."""
+    """Returns the instructions of a kernel."""
     return set(instructions(tandem.compile(graph, strategy, chip, path=[F16], **options).ptx))
 
 
 def emitted(kernels=None, chips=CHIPS) -> dict[str, dict]:
-    """Each instruction, with its chips and how many kernels of all chips have it."""
+    """Returns each instruction with its chips and the number of kernels that use it."""
     found = {}
     for graph, strategy, options in kernels or library():
         for chip in chips:

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of the PTX evaluator with tests that others
-# wrote, https://github.com/vosen/ptx_tests: their PTX, their inputs and their host
-# references in Rust, in a scratch copy with verification/ptx_tests/main.rs.
+# This file compares the PTX evaluator with third-party tests, https://github.com/vosen/ptx_tests:
+# it runs their PTX, inputs and host references in Rust, in a scratch copy with
+# verification/ptx_tests/main.rs.
 #
 #===----------------------------------------------------------------------===#
 """Runs the tests of a checkout of vosen/ptx_tests in the PTX evaluator.
 
-Takes a nightly Rust, cargo and the target tandem-ptx-driver. Nothing of the checkout
-is kept; what it decided is written to verification/results/ptx_tests.json.
+Requires a nightly Rust, cargo and the target tandem-ptx-driver. Nothing of the checkout is kept;
+the findings are written to verification/results/ptx_tests.json.
 """
 
 import argparse
@@ -38,7 +38,7 @@ DRIVER = ROOT / "build/lib/libtandem-ptx-driver.so"
 HARNESS = ROOT / "verification/ptx_tests"
 REPOSITORY = "https://github.com/vosen/ptx_tests"
 
-#: The numbers of inputs that a test of an emitted instruction gets, and any other test.
+#: The number of inputs for a test of an emitted instruction, and for any other test.
 COUNT, OTHERS = 1 << 22, 1 << 20
 SAMPLING = (
     "Tests of all values of 8, 16 or 32 bits, or all pairs of 16 bits, get all of them where "
@@ -47,7 +47,7 @@ SAMPLING = (
     "leading bits, one more bit, and the two neighbours), then i * 0x9e3779b1 mod 2^32. "
     "Tests with random inputs get the first of their own sequence.")
 
-#: Tests that fail though the evaluator does what PTX's documentation says.
+#: Tests that fail although the evaluator follows PTX's documentation.
 _WHOLE_AMOUNTS = (
     "PTX's documentation restricts position and length to 0..255 and reads their low eight "
     "bits, as the evaluator does; the test reads all 32 for 64-bit fields, since GPUs do, "
@@ -56,10 +56,10 @@ _WHOLE_AMOUNTS = (
 DISPUTED = {name: _WHOLE_AMOUNTS
             for name in ("bfe_rng_s64", "bfe_rng_u64", "bfi_rng_b64")}
 
-#: The instructions with which every test computes its addresses.
+#: The instructions with which every test computes addresses.
 _FRAME = Counter({"mov.u32": 3, "cvt.u64.u32": 1, "mad.wide.u32": 1})
 _ACCESSES = re.compile(r"(ld|st)\.|mad\.lo\.u64$|ret$")
-#: The instructions that a test needs beside the ones that it tests.
+#: Instructions that tests need besides those under test.
 _HELPERS = {"setp.ne.b16", "add.cc.u32", "addc.u32", "mov.b64", "selp.u32"}
 
 #===------------------------------------------------------------------------===#
@@ -68,7 +68,7 @@ _HELPERS = {"setp.ne.b16", "add.cc.u32", "addc.u32", "mov.b64", "selp.u32"}
 
 
 def substitute(pattern: str, replacement: str, text: str, count: int) -> str:
-    """Replaces a text, which is expected to occur a given number of times."""
+    """Replaces matches of a pattern; exits unless there are `count` of them."""
     text, found = re.subn(pattern, replacement, text, flags=re.MULTILINE)
     if found != count:
         raise SystemExit(f"src/test.rs is not what it was: {found} of {pattern!r}")
@@ -76,7 +76,7 @@ def substitute(pattern: str, replacement: str, text: str, count: int) -> str:
 
 
 def prepare(checkout: pathlib.Path, scratch: pathlib.Path) -> None:
-    """Copies the sources, with our main.rs, which their tests are made to call."""
+    """Copies the sources together with our main.rs, which their tests then call."""
     shutil.copytree(checkout / "src", scratch / "src")
     shutil.copy(checkout / "rust-toolchain.toml", scratch)
     shutil.copy(HARNESS / "Cargo.toml", scratch)
@@ -92,7 +92,7 @@ def prepare(checkout: pathlib.Path, scratch: pathlib.Path) -> None:
 
 
 def build(scratch: pathlib.Path, configuration: str) -> pathlib.Path:
-    """The harness; `configuration` may say where crates lie."""
+    """Builds the harness and returns its path; `configuration` may say where crates are."""
     options = ["--offline", "--config", configuration] if configuration else []
     subprocess.run(["cargo", "build", "--quiet", "--release", *options], cwd=scratch, check=True,
                    env=os.environ | {"RUSTFLAGS": "-Awarnings -Ctarget-cpu=native"})
@@ -100,7 +100,7 @@ def build(scratch: pathlib.Path, configuration: str) -> pathlib.Path:
 
 
 def call(harness: list, *arguments) -> Iterator[dict]:
-    """The lines of a run of the harness, a command."""
+    """Runs the harness and yields the JSON values that it prints."""
     command = [*harness, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -114,7 +114,7 @@ def call(harness: list, *arguments) -> Iterator[dict]:
 
 
 def tested(row: dict) -> list[str]:
-    """The instructions that a test is of; none of one of texts that must not compile."""
+    """Returns the instructions that a test covers; none if its texts must not compile."""
     if len(row["sources"]) != 1:
         return []
     found = Counter(instructions(row["sources"][0]))
@@ -138,7 +138,7 @@ def report(row: dict, names: list[str], is_emitted: bool) -> dict:
 
 
 def run(harness: list, names: dict, known: dict, count: int, others: int) -> dict:
-    """Every test: those of emitted instructions on `count` inputs."""
+    """Runs every test; those of emitted instructions get `count` inputs."""
     found = {}
     for is_emitted, cases in ((True, count), (False, others)):
         chosen = [test for test, of in names.items()
@@ -156,8 +156,9 @@ def operation(name: str) -> str:
 
 
 def coverage(known: dict, tests: dict) -> dict:
-    """Returns the tests for each emitted instruction. If none is: "NOT COVERED BY IT", how
-    many tests use it all the same, and what tests there are of the operation."""
+    """Returns the tests for each emitted instruction. Instructions without one have the status
+    "NOT COVERED BY IT", the number of tests that use them, and the tested instructions of the
+    same operation."""
     rows, run = {}, {test: row for test, row in tests.items() if row["cases"]}
     for name, entry in known.items():
         found = [test for test, row in run.items() if name in row["instructions"]]
@@ -173,12 +174,12 @@ def coverage(known: dict, tests: dict) -> dict:
 
 
 def kept(test: dict) -> dict:
-    """Returns the fields that are kept, without the one that is the same in nearly all tests."""
+    """Returns the fields to record, without one that is nearly the same in all tests."""
     return {key: value for key, value in test.items() if key != "used"}
 
 
 def refusals(tests: dict) -> dict:
-    """Counts, for each operation, the tests that the evaluator refused as unknown."""
+    """Counts the tests that the evaluator rejected as unknown, by operation."""
     return dict(sorted(Counter(
         test.split("_")[0] for test, row in tests.items()
         if row["outcome"] == "refused").items()))

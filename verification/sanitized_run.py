@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the build of the compiler with the address and the
-# undefined-behaviour sanitizers, its tests, and fuzzing for long.
+# This file builds the compiler with the address and undefined-behaviour sanitizers, and runs its
+# tests and long fuzzing.
 #
 #===----------------------------------------------------------------------===#
 """Builds the compiler with sanitizers in build/sanitized, runs its tests, fuzzes it."""
@@ -30,14 +30,14 @@ TOOLS = ("tandem-opt", "tandem-translate", "tandem-run", "tandem-reduce", "tande
          "tandem-fuzz", "tandem-lsp-server")
 FUZZED = ("parse", "pipeline", "compile")
 
-#: LLVM's own options for it, of which its packages lack the second.
+#: LLVM's own CMake options for this; its packages lack the second one.
 OPTIONS = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g1",
            "-DLLVM_USE_SANITIZER=Address;Undefined",
            "-DLLVM_UBSAN_FLAGS=-fsanitize=undefined -fno-sanitize=vptr "
            "-fno-sanitize-recover=all -Wno-maybe-uninitialized")
 
-#: LLVM's and MLIR's libraries are those without sanitizers: what they allocate from
-#: arenas is not theirs to mark, and what they keep until the process ends is not a leak.
+#: The libraries of LLVM and MLIR are built without sanitizers: their arenas are not poisoned
+#: correctly, and memory that they keep until exit is not a leak.
 ENVIRONMENT = {"ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0:allow_user_poisoning=0",
                "UBSAN_OPTIONS": "abort_on_error=1:print_stacktrace=1"}
 
@@ -56,7 +56,7 @@ def build(jobs: int) -> None:
 
 
 def run(name: str, pattern: str, *command) -> dict:
-    """A row of the results; the pattern finds the number of cases in what is printed."""
+    """Runs a command and returns its row; the pattern finds the number of cases in its output."""
     print(f"{name}: {' '.join(map(str, command))}", flush=True)
     begin = time.monotonic()
     done = subprocess.run([*map(str, command)], text=True, cwd=ROOT,
@@ -82,7 +82,7 @@ def unit_tests():
 
 
 def lit_tests():
-    """Runs the lit tests of this build, most of which run `tandem-opt`."""
+    """Runs this build's lit tests, most of which run `tandem-opt`."""
     lit = shutil.which("lit", path="/usr/lib/llvm-22/bin") or shutil.which("lit")
     yield run("lit tests", r"Passed\s*: (\d+)", sys.executable, lit, "-sv",
               "--filter-out=Fuzz/(arrays|package)", BUILD / "test")
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="compilers at work")
     options = parser.parse_args()
     build(options.jobs)
-    # A record is of a whole run.
+    # Only a whole run is recorded.
     rows = [*unit_tests(), *lit_tests(), *fuzzing(options.minutes, options.first)]
     save("sanitized", {"rows": rows}, RESULTS)
     return int(any(row["result"] != "no failure" for row in rows))

@@ -3,21 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of machine code with the PTX it was made from.
-# ptxas makes sequences and calls of functions of divisions, roots and
-# reciprocals; these are measured in kernels of their own and taken off.
+# This file compares machine code with the PTX that it was made from. ptxas expands divisions, roots
+# and reciprocals into sequences and calls of functions; these are measured in separate kernels and
+# subtracted.
 #
 #===----------------------------------------------------------------------===#
-"""Compares what SASS computes with what its PTX says, entry by entry.
+"""Compares SASS with its PTX, entry by entry.
 
-The rule. Without optimization (-O0) each entry has exactly the PTX's operations, of
-each kind and format. With it (-O3) ptxas copies code: it unrolls loops, and computes
-a value twice rather than keep it in a register. So an entry has each operation of its
-PTX, and some more often: what there is beyond them is a sum of whole basic blocks,
-which may have fmas, and of single operations other than fmas. A contraction (one
-addition and one product less, one fma more) is not such a sum. Never may an instruction flush,
-saturate or round otherwise than to nearest, but in the sequences of divisions and
-roots."""
+Without optimization (-O0), each entry must have exactly the operations of the PTX, of each kind
+and format. With -O3, ptxas duplicates code: it unrolls loops, and it recomputes a value rather
+than keep it in a register. So an entry may have operations more often than its PTX, but the
+excess must be a sum of whole basic blocks, which may contain fmas, and of single operations
+other than fmas. A contraction (one addition and one multiplication less, one fma more) is not
+such a sum. Except in the sequences of divisions and roots, no instruction may flush, saturate or
+round other than to nearest."""
 
 import functools
 import re
@@ -39,15 +38,15 @@ LEVELS = (0, 3)
 
 @dataclass(frozen=True)
 class Resources:
-    """The registers and the bytes of spills of a thread of an entry, and the bytes of shared
-    memory of its block."""
+    """The registers and spilled bytes per thread of an entry, and the shared memory per block in
+    bytes."""
     registers: int
     spill_bytes: int
     shared_bytes: int
 
 
 def read_resources(text: str) -> dict[str, Resources]:
-    """The resources of each entry in what `ptxas -v` prints."""
+    """Parses the resources of each entry from the output of `ptxas -v`."""
     found = {}
     for part in text.split("Compiling entry function ")[1:]:
         def number(pattern, part=part):
@@ -75,7 +74,7 @@ class Tools:
 
     def assemble(self, ptx: str, chip: str, level: int, only: Sequence[str] = (),
                  ) -> tuple[dict[str, SASSEntry], dict[str, Resources]]:
-        """The machine code of the entries, or of some, and what each of them takes."""
+        """Returns the machine code and the resources of the entries, or of some of them."""
         chosen = [argument for name in only for argument in ("-e", name)]
         with tempfile.TemporaryDirectory() as folder:
             source, cubin = Path(folder, "k.ptx"), Path(folder, "k.cubin")
@@ -113,8 +112,8 @@ _KERNEL = """.version {version}
 }}
 """
 
-#: The forms that an operation may have in PTX, and their number in each text. With
-#: optimization, quotients by one divisor share its reciprocal, and constants are computed before.
+#: Forms of each operation in PTX, each with the number of operations in the text. With
+#: optimization, quotients by the same divisor share its reciprocal, and constants are folded.
 _ONE, _THREE = {"f32": "0f3F800000", "f64": "0d3FF0000000000000"}, "0f40400000"
 _FORMS = {
     ("div", "f32"): [(1, "div.rn.f32 %v3, %v0, %v1;"),
@@ -132,7 +131,7 @@ _FORMS = {
 
 
 def _callee(text: str) -> str | None:
-    """The function that an instruction calls, without the number of its copy."""
+    """Returns the function that an instruction calls, without the number of its copy."""
     match = re.match(r"CALL\.\S+\s+.*\$(__cuda\w+)", text)
     return match[1] if match else None
 
@@ -144,7 +143,7 @@ def _inline(entry: SASSEntry) -> Counter:
 
 @dataclass
 class Sequence:
-    """The code that ptxas makes of an operation: in place, and the function it calls."""
+    """The code that ptxas generates for an operation: inline code, and the function it calls."""
     least: Counter
     most: Counter
     callee: str
@@ -171,27 +170,27 @@ def _measure_one(tools: Tools, chip: str, level: int, operation) -> Sequence:
 
 @functools.cache
 def measure(tools: Tools, chip: str, level: int) -> dict[tuple[str, str], Sequence]:
-    """The sequences of a chip's divisions, roots and reciprocals."""
+    """Returns the sequences of a chip's divisions, roots and reciprocals."""
     return {operation: _measure_one(tools, chip, level, operation) for operation in _FORMS}
 
 #===------------------------------------------------------------------------===#
 # Comparison
 #===------------------------------------------------------------------------===#
 
-#: Not compared: integers of 16 and 64 bits, whose extremes have no instruction of
-#: their own everywhere, and widening of bf16, which is a shift.
+#: Kinds that are not compared: 16- and 64-bit integer extremes, for which some chips have no
+#: instruction, and widening of bf16, which is a shift.
 _IGNORED = {("extreme", t) for t in ("s16", "u16", "s16x2", "u16x2", "s64", "u64")}
 _IGNORED |= {("widen", "bf16")}
-#: With optimization, neg and abs become modifiers of operands, and ptxas chooses
-#: between extremes and selections.
+#: With optimization, neg and abs become operand modifiers, and ptxas chooses between extremes and
+#: selections.
 _FREE = ("sign", "extreme", "extreme NaN")
-#: The operations whose instructions are copied only with a whole block.
+#: Operations whose instructions are duplicated only with a whole block.
 _WHOLE = ("fma", "div", "sqrt", "rcp")
 
 
 def _blocks(instructions: list[str]) -> list[list[str]]:
-    """Basic blocks, cut behind branches. Labels are not seen, so that a block may be
-    several."""
+    """Splits instructions into basic blocks after branches. Labels are ignored, so a block may
+    consist of several."""
     blocks = [[]]
     for text in instructions:
         blocks[-1].append(text)
@@ -201,7 +200,7 @@ def _blocks(instructions: list[str]) -> list[list[str]]:
 
 
 def _is_sum(low: Counter, high: Counter, vectors: list[Counter]) -> bool:
-    """Whether a sum of vectors, each any number of times, is between two bounds."""
+    """Returns whether a sum of vectors with nonnegative multiplicities is within the bounds."""
     if any(n < 0 for n in high.values()):
         return False
     if all(n <= 0 for n in low.values()):
@@ -224,8 +223,8 @@ def _text(counts) -> str:
 
 
 class EntryComparison:
-    """Compares one entry; `problems` says how it differs, `copies` whether it has
-    code twice."""
+    """Compares one entry. `problems` describes the differences, `copies` is whether code is
+    duplicated."""
 
     def __init__(self, ptx: list[str], sass: SASSEntry, chip: str, level: int, sequences):
         self.chip, self.level, self.sequences = chip, level, sequences
@@ -243,7 +242,8 @@ class EntryComparison:
         for (kind, format), n in counts.items():
             if (kind, format) in _IGNORED or kind in free:
                 continue
-            # Before sm_90 an fma by a constant in a register stands for each of them.
+            # Before sm_90, bf16 additions and multiplications are fmas with a constant in a
+            # register.
             is_fused = self.chip == "sm_80" and format == "bf16"
             kind = "fma" if is_fused and kind in ("add", "mul") else kind
             cleaned[kind, format] += n
@@ -256,7 +256,7 @@ class EntryComparison:
         known = {re.sub(r".*\$(__cuda)", r"\1", other.name) for other in sass.others}
         calls = Counter()
         for text in sass.main.instructions:
-            # For sm_80 ptxas also writes CALL for a jump inside of the function.
+            # For sm_80, ptxas also writes CALL for a jump inside the function.
             if text.startswith("CALL") and "(.L_x_" not in text:
                 callee = _callee(text)
                 if callee in names:
@@ -302,7 +302,7 @@ class EntryComparison:
         return _is_sum(low, high, list(vectors.values()))
 
     def _compare_others(self, least: Counter, most: Counter) -> None:
-        """Instructions that only sequences have, and those that do not round to
+        """Reports instructions that only sequences may have, and those that do not round to
         nearest."""
         for counts in (self.found.special, self.found.modified):
             for mnemonic, n in counts.items():

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the reading of PTX and of the machine code that ptxas makes
-# of it (SASS, as nvdisasm prints it): what each entry computes, by kind and format.
+# This file parses PTX and the machine code that ptxas generates from it (SASS, as nvdisasm prints
+# it), and counts what each entry computes, by kind and format.
 #
 #===----------------------------------------------------------------------===#
 """Counts of float operations in PTX and SASS, entry by entry."""
@@ -13,9 +13,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-#: Kinds are pairs such as ("add", "f32"), counted by the values they compute.
-#: Differences are sums of a negative number. "sign" is neg and abs, which SASS
-#: writes as an operand's modifier or as an addition of -0.
+#: Kinds are pairs such as ("add", "f32"), counted by computed values. A difference is a sum with a
+#: negated operand. "sign" is neg and abs, which SASS writes as an operand modifier or as an
+#: addition of -0.
 
 #===------------------------------------------------------------------------===#
 # PTX
@@ -32,7 +32,7 @@ _BITS = {"e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 
 def _body(text: str, start: int) -> str:
-    """The text in the braces after a function's arguments."""
+    """Returns the text within the braces after a function's arguments."""
     begin = text.index("{", start)
     depth = 0
     for match in re.finditer(r"[{}]", text[begin:]):
@@ -43,7 +43,7 @@ def _body(text: str, start: int) -> str:
 
 
 def ptx_entries(ptx: str) -> dict[str, list[str]]:
-    """The instructions of each entry, without predicates."""
+    """Returns the instructions of each entry, without predicates."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", ptx, flags=re.S)
     entries = {}
     for match in re.finditer(r"\.entry\s+([\w$]+)", text):
@@ -54,7 +54,7 @@ def ptx_entries(ptx: str) -> dict[str, list[str]]:
 
 
 def _constants(instructions: list[str]) -> dict[str, int]:
-    """Registers that hold one literal wherever they are set."""
+    """Returns registers that always hold the same literal; others map to None."""
     values = {}
     for text in instructions:
         match = re.match(r"mov\.b(?:16|32)\s+(%\w+),\s*(0x[0-9A-Fa-f]+|-?\d+)$", text)
@@ -66,8 +66,8 @@ def _constants(instructions: list[str]) -> dict[str, int]:
     return values
 
 
-#: The bits of 1, -1 and -0 in bf16: factors and addends by which an fma stands for
-#: an addition or a product where PTX has neither.
+#: The bits of 1, -1 and -0 in bf16: factors and addends with which an fma stands for an addition or
+#: a multiplication, for lack of these in PTX.
 _ONES, _MINUS_ZERO = (0x3F80, 0xBF80), 0x8000
 
 
@@ -117,7 +117,7 @@ def count_ptx(instructions: list[str]) -> Counter:
             elif parts[-1] in _INTEGERS:
                 counts["extreme", parts[-1]] += 1
         elif parts[0] in _PTX_OPS and parts[-1] in _FORMATS:
-            # A form that reads 16-bit floats computes what stands before their type.
+            # An instruction that reads 16-bit floats computes the type before theirs.
             computed = parts[-2] if parts[-2] in _FORMATS else parts[-1]
             format, lanes = _FORMATS[computed]
             kind = _PTX_OPS[parts[0]]
@@ -136,9 +136,9 @@ class SASSFunction:
     """A function of machine code."""
     name: str
     instructions: list[str] = field(default_factory=list)
-    #: The predicate of each instruction, such as "!P0", or nothing.
+    #: The predicate of each instruction, such as "!P0", or None.
     guards: list[str | None] = field(default_factory=list)
-    #: The number of the instruction at each label.
+    #: The index of the instruction at each label.
     labels: dict[str, int] = field(default_factory=dict)
 
 
@@ -153,7 +153,7 @@ _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@(!?U?P\w+)\s+)?(.*?)\s*
 
 
 def sass_entries(text: str) -> dict[str, SASSEntry]:
-    """The entries of what `nvdisasm -c` prints."""
+    """Parses the entries in the output of `nvdisasm -c`."""
     entries, entry, functions = {}, None, set()
     for line in text.splitlines():
         if match := re.match(r"\s*\.section\s+\.text\.([\w$.]+),", line):
@@ -175,14 +175,14 @@ def sass_entries(text: str) -> dict[str, SASSEntry]:
 
 @dataclass
 class SASSCounts:
-    """The operations that a function computes, and its other instructions on floats."""
+    """The operations that a function computes, and its other float instructions."""
     kinds: Counter = field(default_factory=Counter)
-    #: Instructions that no PTX instruction but division and root becomes.
+    #: Instructions that only result from division and square root in PTX.
     special: Counter = field(default_factory=Counter)
-    #: Instructions that flush subnormals, saturate or round otherwise than to
-    #: nearest, by their whole mnemonic.
+    #: Instructions that flush subnormals, saturate or round other than to nearest, by their full
+    #: mnemonic.
     modified: Counter = field(default_factory=Counter)
-    #: Instructions that are wrong for themselves.
+    #: Instructions that are always wrong.
     faults: list[str] = field(default_factory=list)
 
 
@@ -201,7 +201,8 @@ def _is_zero(operand: str, sign: str) -> bool:
 
 
 def _scalar_kind(kind: str, operands: list[str]) -> str:
-    """Sees through the ways to write a sign, an addition and a product."""
+    """Returns the kind of an instruction that may encode a sign, an addition or a
+    multiplication."""
     sources = operands[1:]
     if kind == "add" and any(_is_zero(operand, "-") for operand in sources):
         return "sign"
@@ -214,7 +215,7 @@ def _scalar_kind(kind: str, operands: list[str]) -> str:
 
 
 def _half_sources(sources: list[str]) -> list[list[str]]:
-    """The sources of a packed instruction: an immediate is written as two numbers."""
+    """Groups the sources of a packed instruction, whose immediates are written as two numbers."""
     grouped, rest = [], list(sources)
     while rest:
         first = rest.pop(0)
@@ -224,7 +225,7 @@ def _half_sources(sources: list[str]) -> list[list[str]]:
 
 
 def _half_kind(kind: str, groups: list[list[str]]) -> str | None:
-    """The same for packed instructions; nothing for a move."""
+    """Does the same for packed instructions; returns None for a move."""
     def is_all(group, *texts):
         return all(text in texts for text in group)
 
@@ -241,7 +242,7 @@ def _half_kind(kind: str, groups: list[list[str]]) -> str | None:
 
 
 def _half_lanes(groups: list[list[str]]) -> int:
-    """One where each register's half is chosen, two where registers are whole."""
+    """Returns 1 if every register selects a half, or 2 if registers are used as pairs."""
     registers = [group[0] for group in groups if len(group) == 1 and "RZ" not in group[0]]
     chosen = [re.search(r"\.H([01])_H\1$", text) is not None for text in registers]
     return 1 if chosen and all(chosen) else 2
@@ -295,8 +296,8 @@ def _count_conversion(parts: list[str], counts: Counter) -> None:
 
 
 def _count_integer_extreme(parts: list[str], operands: list[str], result: SASSCounts) -> None:
-    """Also finds the maximum of a value and itself, which ptxas left of a maximum
-    of a value and its opposite (pytorch/pytorch#190973)."""
+    """Counts integer extremes. Reports the extreme of a value and itself, to which ptxas reduced
+    the maximum of a value and its negation (pytorch/pytorch#190973)."""
     sources = [o for o in operands[1:] if not re.fullmatch(r"!?U?P(T|\d)", o)]
     types = [part.lower() for part in parts[1:] if part.lower() in _INTEGERS]
     times = 2 if parts[0].endswith("3") else 1

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of SASS with PTX for the library's graphs and
-# layers, for several chips, without optimization and with it.
+# This file compares SASS with PTX for the library's graphs and layers, for several chips, with and
+# without optimization.
 #
 #===----------------------------------------------------------------------===#
-"""Compiles the library for GPUs, assembles it and compares what ptxas made of it."""
+"""Compiles the library for GPUs, assembles the PTX and compares the result with it."""
 
 import argparse
 import importlib.metadata
@@ -28,7 +28,7 @@ from sass_compare import LEVELS, Tools, compare  # noqa: E402
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
 RESULTS = ROOT / "verification/results"
-#: Strategies that the library lacks, which compute in f16 or store moments in it.
+#: Strategies that are not in the library, which compute in f16 or store moments in it.
 F16 = ROOT / "test/Python/Inputs/strategies"
 #: AdamW runs under every strategy, the other graphs under these.
 STRATEGIES = ("fp32", "bf16", "collage-plus", "coat")
@@ -39,7 +39,7 @@ STRATEGIES = ("fp32", "bf16", "collage-plus", "coat")
 
 
 def _of_package(name: str) -> str | None:
-    """A tool in the Python package of NVIDIA that has it."""
+    """Returns the path of a tool in NVIDIA's Python packages, or None."""
     for package in ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvcc"):
         try:
             files = importlib.metadata.files(package) or []
@@ -52,7 +52,7 @@ def _of_package(name: str) -> str | None:
 
 
 def find_tools() -> Tools | str:
-    """ptxas and nvdisasm, or which is missing. PTXAS and NVDISASM name others."""
+    """Returns ptxas and nvdisasm, or a message if one is missing. PTXAS and NVDISASM override."""
     found = {}
     for name in ("ptxas", "nvdisasm"):
         found[name] = os.environ.get(name.upper()) or shutil.which(name) or _of_package(name)
@@ -67,7 +67,7 @@ def find_tools() -> Tools | str:
 
 
 def library() -> list[tuple[str, str, str]]:
-    """Graphs, strategies and functions."""
+    """Returns (graph, strategy, function) of the library's kernels."""
     cases = []
     for graph in tandem.graphs():
         strategies = STRATEGIES
@@ -82,7 +82,7 @@ def library() -> list[tuple[str, str, str]]:
 
 
 def emit(case: tuple[str, str, str], chip: str) -> str | None:
-    """The PTX; none of what the library does not have."""
+    """Returns the PTX, or None if the library does not have the kernel."""
     graph, strategy, function = case
     try:
         return tandem.compile(graph, strategy, target=chip, path=[F16], function=function,
@@ -94,7 +94,7 @@ def emit(case: tuple[str, str, str], chip: str) -> str | None:
 
 
 def check(tools: Tools, case: tuple[str, str, str], chip: str) -> dict | None:
-    """A module's comparison at each level, as a row of the results."""
+    """Compares a module at each optimization level; returns a row of the results."""
     ptx = emit(case, chip)
     if ptx is None:
         return None
@@ -134,7 +134,7 @@ def _show_progress(done: int, all_tasks: int, rows: list[dict]) -> None:
 
 
 def summarize(rows: list[dict]) -> dict[str, dict]:
-    """Numbers for each chip."""
+    """Returns the totals for each chip."""
     summary = {}
     for row in rows:
         numbers = summary.setdefault(row["chip"], Counter(modules=0, entries=0, copied=0,
@@ -145,7 +145,7 @@ def summarize(rows: list[dict]) -> dict[str, dict]:
 
 
 def describe(tools: Tools, rows: list[dict]) -> dict:
-    """The content of the result file."""
+    """Returns the content of the result file."""
     copied = Counter(text for row in rows for text in row["copied"])
     return {"ptxas": tools.version("ptxas"), "nvdisasm": tools.version("nvdisasm"),
             "levels": [f"-O{level}" for level in LEVELS], "chips": summarize(rows),

@@ -1,10 +1,10 @@
-#===- verification_plan.py - What is verified, and how --------*- Python -*-===#
+#===- verification_plan.py - Promises and their checks --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the promises that tandem-verify's parts check, what each
-# commit is checked with, and what is not verified.
+# This file lists the promises that tandem-verify's parts check, the checks of each commit, and
+# known gaps.
 #
 #===----------------------------------------------------------------------===#
 """Promises, the parts that check them, checks of each commit, known gaps."""
@@ -18,7 +18,7 @@ ISAS = ("native", "x86-64")
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise and the parts, by a pattern of their names, that check it."""
+    """A promise, and a pattern of the names of the parts that check it."""
 
     title: str
     text: str
@@ -37,73 +37,72 @@ _BY_BITS = "(stochastic|dither)"
 
 PROMISES = (
     Promise("The oracle's arithmetic",
-            "What compiled code is held against computes in f64 and rounds once more, "
-            "which is fast; it agrees with `lib/Reference`'s SoftFloat, which computes "
-            "with integers. All pairs and 500,000 triples of bytes, and 1200 numbers of "
+            "Compiled code is compared with an oracle that computes in f64 and rounds once more, "
+            "which is fast. The oracle agrees with `lib/Reference`'s SoftFloat, which computes "
+            "with integers, on all pairs and 500,000 triples of bytes, and on 1200 numbers of "
             "16 bits by 1200, each with 8 addends, half of them close to a tie.",
             "oracle-.*"),
     Promise("Sums, differences, products and quotients are correctly rounded",
-            "All 2^32 pairs of bf16 and of f16, all 2^16 of the 8-bit formats.",
+            "The runs cover all 2^32 pairs of bf16 and of f16, and all 2^16 of the 8-bit formats.",
             f"{_SMALL}-(add|sub|mul|div)"),
     Promise("Error-free transforms have the bits of their listings",
-            "All pairs. Where [MCF.md](MCF.md) says that one of these is exact, it is; "
-            "what `two_prod` loses elsewhere is at most half of the smallest number. "
-            "`ordered_two_sum` is what [range analysis](MCF.md#where-the-conditions-are-proved) "
-            "makes of a `two_sum`, and has the bits of that under its condition.",
+            "The runs cover all pairs. Each transform is exact whenever [MCF.md](MCF.md) says so; "
+            "elsewhere `two_prod` loses at most half of the smallest number. "
+            "[Range analysis](MCF.md#where-the-conditions-are-proved) replaces some `two_sum` by "
+            "`ordered_two_sum`, which has the same bits under its condition.",
             f"{_SMALL}-(fast_two_sum|two_sum|ordered_two_sum|two_prod|two_prod_dekker)"),
     Promise("Code may be shortened where range analysis says so",
-            "All pairs for the facts that the solver cannot prove, and for sums and "
-            "products of bf16 by an fma, as on sm_80; `grown` is `grow` after another "
-            "Fast2Sum, of all 2^24 triples of bytes, where several facts make one proof.",
+            "The runs cover all pairs for the facts that the solver cannot prove, and for sums and "
+            "products of bf16 by an fma, as on sm_80. `grown` is `grow` after another "
+            "Fast2Sum, for which several facts make one proof; it covers all 2^24 triples of bytes.",
             f"{_SMALL}-(trail-(error|order|two-sum)|unrounded)|bf16-fma-sums|{_SMALL}-grown"),
     Promise("An fma is rounded once",
-            "All 2^24 triples of the 8-bit formats. Of bf16 all significands of both "
-            "factors (of f16 of one, and one in 64 of the other), with 40 places of the "
-            "product, and all 2^16 addends.",
+            "The runs cover all 2^24 triples of the 8-bit formats. For bf16 they cover all significands "
+            "of both factors (for f16 all of one, and one in 64 of the other), with 40 places of "
+            "the product, and all 2^16 addends.",
             f"{_SMALL}-fma"),
     Promise("f32 is rounded once to smaller formats, which are read exactly",
-            "All 2^32 numbers, to 8-bit formats and f16 without saturation, saturating "
-            "what is finite, and saturating all; every code read.",
+            "All 2^32 numbers are converted to 8-bit formats and f16, without saturation, saturating "
+            "finite numbers, and saturating all numbers; and every code is read.",
             f"{_SMALL}-(convert|read)"),
     Promise("log2 and exp2 are their sequences",
-            "Every f32 of their domains: the bits, and the distance from the true value "
-            "in units of the result's last place.",
+            "For every f32 of their domains, the runs compare the bits, and measure the distance from "
+            "the true value in units of the result's last place.",
             "f32-(log2|exp2)"),
     Promise("exp, log, tanh and erf are their sequences",
-            "Every f32: the bits, and the distance from the value in f64 in units of the "
-            "result's last place; [Numerics.md](Numerics.md#transcendental-functions) has the "
-            "largest.",
+            "For every f32, the runs compare the bits, and measure the distance from the value in f64 "
+            "in units of the result's last place; "
+            "[Numerics.md](Numerics.md#transcendental-functions) has the largest.",
             "f32-(exp|log|tanh|erf)"),
     Promise("Codes are written and read by their rules",
             "Every f32 is written as each kind of code, and every code is read. The results are "
             "compared with the rules of [Numerics.md](Numerics.md#codes), in plain C++.",
             f"{_CODES}-(write|read)"),
     Promise("Mu-law codes and their scales are written and read by their rules",
-            "Every f32 is written in groups of 16 whose scales f32, bf16 and f8E8M0FNU hold. A "
-            "group has a number up to 12 or 19 binades above the others, which makes the scale, "
-            "and a zero; they take the places of two f32, others in each half of a run, so that "
-            "every f32 is written at least once. Every code is read under every scale of the two "
-            "smaller types and 2^22 of f32: those that a store makes, NaN, zero and "
-            "subnormal numbers. The results are compared with the rule of "
+            "Every f32 is written, in groups of 16 with scales in f32 (to nearest), bf16 (`stochastic`) "
+            "and f8E8M0FNU (`dither`). Each group also has a number up to 12 (signed) or 19 binades above "
+            "the others, which determines the scale, and a zero. They replace two f32, and two others in "
+            "the second half of a run, so that every f32 is written at least once. Every code is read "
+            "under NaN and all non-negative scales of bf16 and f8E8M0FNU up to the largest that a store "
+            "makes, and under 2^22 of f32. The results are compared with the rule of "
             "[Numerics.md](Numerics.md#the-mu-law-code), in plain C++.",
             f"{_MULAW}(-{_BY_BITS})?-write|{_MULAW}(-bf16|-f8E8M0FNU)?-read"),
     Promise("Residuals and codes of integers are rounded by bits by their rules",
-            "Every f32 is written with `stochastic` and with `dither`. Each range of 65536 numbers "
-            "draws from a seed, step, key and first element of its own, so that an f32 meets one word "
-            "of bits, and each word some 65536 f32. The bits and the rounding are those of "
-            "[Numerics.md](Numerics.md#6-rounding-by-bits), in plain C++.",
+            "Every f32 is written with `stochastic` and with `dither`. Each range of 65536 numbers has "
+            "its own seed, step, key and first element. So each f32 is rounded by one word of bits, and "
+            "each of the 65536 words rounds some 65536 f32. The bits and the results are compared with "
+            "the rules of [Numerics.md](Numerics.md#6-rounding-by-bits), in plain C++.",
             f"({_RESIDUALS}|softsign|root)-{_BY_BITS}-write"),
     Promise("Operations of double words have the bits of their listings",
-            "Of the 8-bit formats all normalized operands with hi >= +0, of bf16 and f16 "
-            "2^30 samples each, three in four normalized and biased to the hard cases "
-            "(ends of binades, ties, cancellation), the fourth any bits. The samples "
-            "of unit u are those of seed u. Of the former the relative error is "
-            "measured.",
+            "The runs cover all normalized operands of the 8-bit formats with hi >= +0, and 2^30 samples "
+            "each of bf16 and f16. Three in four samples are normalized and biased to hard cases "
+            "(ends of binades, ties, cancellation), and measure the relative error; the fourth "
+            "has any bits. The samples of unit u are those of seed u.",
             f"{_SMALL}-x2-.*"),
     Promise("Bounds of double words hold for few bits",
-            "The listings in formats of 3 to 6 bits of precision and a wide range: all "
-            "significands of x and y, trailing components down to 2^-6 of half an ulp. "
-            "No code is compiled here. A bound is printed where MCF.md documents it for "
+            "The listings run in formats of 3 to 6 bits of precision and a wide range, on all "
+            "significands of x and y, with trailing components down to 2^-6 of half an ulp. "
+            "No code is compiled here. A bound is printed if MCF.md documents it for "
             "that precision.",
             "p[3-6]-x2-.*"),
 )
@@ -111,7 +110,7 @@ PROMISES = (
 
 @dataclass(frozen=True)
 class Check:
-    """A check of every commit."""
+    """A check that runs for every commit."""
 
     promise: str
     how: str
@@ -146,11 +145,11 @@ CHECKS = (
     Check("The error of a Fast2Sum needs no rounding",
           "all pairs of bf16, f16, E4M3 and E5M2", "4.3e9",
           "test/Unit/Support/SumErrorTest.cpp"),
-    Check("What range analysis claims of a value or a transform",
+    Check("Claims of range analysis about values and transforms are true",
           "2000 random programs in five formats, interpreted with random operands", "1.2e5",
           "test/Unit/Analysis/RangeAnalysisTest.cpp"),
-    Check("Steps that put a sequence of float operations in place of another",
-          "quick ones proved, of the others the recorded proof is of the same formulas",
+    Check("Steps that replace a sequence of float operations by another",
+          "quick ones are proved; for the others, the recorded proof has the same formulas",
           "", "[Proofs](#proofs)"),
     Check("A wrong operation, or one flipped bit, is found",
           "parts that expect another operation, and a flipped result", "",
@@ -173,7 +172,7 @@ CHECKS = (
     Check("Every bit and all code are as recorded",
           "a sample that has every graph, strategy, layer, recipe and option; [the rest]"
           "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/verification/test_bits.py"),
-    Check("Packages of earlier versions run with the bits of then, or are refused by version",
+    Check("Packages of earlier versions give the bits that they gave, or are refused by version",
           "three packages with six kernels", "", "test/Python/runtime/test_frozen_packages.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
@@ -182,52 +181,53 @@ CHECKS = (
 
 BITS = """## Recorded bits
 
-Other checks say that bits are right; this one says that they are what they were, for those who
-rebuild the compiler, the runtime or the package. `scripts/bits.sh` computes hashes over fixed
-inputs, in some minutes of one core, and names each entry that differs from what is recorded in
-`verification/results`; `--only REGEX` selects entries, `--write` renews them, and the difference
-of the files then shows in a review what has changed.
+Other checks show that bits are right; this one shows that they have not changed. Use it when you
+restructure the compiler, the runtime or the package. `scripts/bits.sh` computes hashes over fixed
+inputs, in some minutes of one core, and names each entry that differs from the record in
+`verification/results`. `--only REGEX` selects entries, and `--write` renews them; a review then sees
+in the files what has changed.
 
-- `bits.json`: all planes after each of four steps of every graph under every strategy, with zeros,
-  infinities and NaN in gradients; of every pass of every layer under every recipe; of options of
-  the compiler and of launches (instruction sets, widths, threads, metrics, flags, a plan of many
-  tensors, packages); of conversions between all storages of weights, and of states to f32 and
-  back; of PyTorch's optimizers and their options. It depends neither on the machine nor on LLVM.
-- `ptx_hashes.json` and `object_hashes.json`: the code of every graph and layer, PTX for sm_90 and
-  machine code for x86-64 and x86-64-v4. It depends on the version of LLVM, which is recorded; with
-  another one the check says so and compares nothing.
+- `bits.json` has hashes of all planes after each of four steps of every graph under every strategy,
+  with zeros, infinities and NaN in gradients. It also covers every pass of every layer under every
+  recipe; options of the compiler and of launches (instruction sets, widths, threads, metrics, flags, a
+  plan of many tensors, packages); conversions between all storages of weights, and of states to f32
+  and back; and PyTorch's optimizers with their options. It depends neither on the machine nor on LLVM.
+- `ptx_hashes.json` and `object_hashes.json` have hashes of the code of every graph and layer: PTX for
+  sm_90, and machine code for x86-64 and x86-64-v4. These depend on the version of LLVM, which is
+  recorded; with another version the check says so and compares nothing.
 
-Inputs are made with integers, by `verification/bits_inputs.py`. Not covered: GPUs, which need one;
-PyTorch's layers, whose kernels are; chips other than sm_90; states under strategies in files.
+`verification/bits_inputs.py` makes the inputs from integers. The record does not cover GPUs;
+PyTorch's layers, although it covers their kernels; chips other than sm_90; and states under strategies
+in files.
 """
 
-PROOFS = """Where the compiler puts one sequence of float operations in place of another, every bit
-must stay, for all inputs. [`verification/proof_steps.py`](../verification/proof_steps.py) lists these steps: each is a small
+PROOFS = """When the compiler replaces one sequence of float operations by another, every bit
+must stay the same, for all inputs. [`verification/proof_steps.py`](../verification/proof_steps.py) lists these steps: each is a small
 kernel and the passes that replace something in it. The kernel before and the one after, as `tandem-opt` prints them, become
 formulas over floats and bit vectors, in which Bitwuzla finds inputs for which they store different numbers, or proves that
-there are none. All NaNs count as one number, zeros of different sign do not. What an operation makes of a NaN is any NaN; in
-the lanes of bf16, which only CPUs have, it is an operand's NaN, quiet, or one without payload. An operation of a small
-format is its definition: of the codes below and above the exact result, which f32's roundings down and up enclose, it gives
-the nearer, or the even one. [`verification/proof_lemmas.py`](../verification/proof_lemmas.py) has facts about all numbers of
-a format that code relies on, such as those of `-tandem-analyze-ranges`. A step whose promise is about ordered sums takes
-three lemmas of them for granted (`order`, `undo`, `negate`), each of which has its own line. So does an fma's (`product`,
-`side`): its product may be any f64 of as many bits, which leaves no multiplication to reason about.
+there are none. All NaNs count as one number; zeros of different sign do not. From a NaN, an operation may make any NaN; in
+the lanes of bf16, which only CPUs have, it makes an operand's NaN, quiet, or one without payload. An operation of a small
+format is modelled by its definition: of the codes below and above the exact result, which f32's roundings down and up enclose,
+it gives the nearer one, or the even one in a tie. [`verification/proof_lemmas.py`](../verification/proof_lemmas.py) has facts about all numbers of
+a format that code relies on, such as those of `-tandem-analyze-ranges`. Steps about ordered sums assume
+three of these lemmas (`order`, `undo`, `negate`), each of which is proved on its own line. Steps about an fma assume two (`product`,
+`side`): its product may be any f64 with that many bits, so that the solver need not reason about a multiplication.
 
-`scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/verification/test_proofs.py` makes
-the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
-that wrong sequences are refuted, that no premise is void and no definition contradicts itself, and compares the
-translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**.
-The compiler leaves out nothing that depends on a gap. It emulates fma of f16 all the same, although
+`scripts/prove.sh` records its results and a hash of the formulas. With each commit `test/Python/verification/test_proofs.py` makes
+the formulas anew from the present passes, and fails if they differ from those on record. It proves the quick ones, checks
+that wrong sequences are refuted, that no premise is void and that no definition contradicts itself, and compares the
+translation with the interpreter. If the solver has no answer, a run on all operands takes the proof's place, or there is a **gap**.
+The compiler omits no operation whose omission depends on a gap. It does emulate fma of f16, although
 [runs](#an-fma-is-rounded-once) cover only a share of its operands.
 
-Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
-on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate
-(`.*-write` below `tandem-verify`); and NVIDIA's own conversions of 8-bit floats (`test/Python/numerics/test_float_codes.py`,
-`scripts/gpu-check.sh`)."""
+These are not among the steps, and are not proved: the code that LLVM generates, which the runs on all operands execute
+on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations that they replace; codes that saturate
+(the parts `.*-write` of `tandem-verify` run them); and NVIDIA's own conversions of 8-bit floats
+(`test/Python/numerics/test_float_codes.py` and `scripts/gpu-check.sh` test them)."""
 
-SANITIZED = """The whole compiler is built with the address and the undefined-behaviour sanitizers, over LLVM's
-libraries as they are. Its tests run, and random input goes to the parser (`parse`), through random passes (`pipeline`) and to
-the compiler (`compile`) for minutes, where each commit has seconds without sanitizers.
+SANITIZED = """The whole compiler is built with the address and the undefined-behaviour sanitizers; LLVM's
+libraries are not. Its tests run, and random input goes to the parser (`parse`), through random passes (`pipeline`) and to
+the compiler (`compile`) for minutes. With each commit, this random input runs for seconds, without sanitizers.
 The runtime and the readers of files run under sanitizers with each commit."""
 
 GAPS = (
@@ -235,14 +235,14 @@ GAPS = (
     "error bounds are not measured.",
     "Expansions of three components and mixed ones are compared with the interpreter on "
     "samples, and have no measured bound.",
-    "fma of f16 takes one significand in 64 of the second factor, and neither 16-bit "
-    "format takes all places of the product. Double words of 16 bits are sampled.",
-    "Scales of codes other than `mulaw`, dynamic range expansion (`expanded`), the floor of "
-    "second moments, and rounding by bits of floats and of `dynamic` codes are tested on "
-    "samples, not here.",
+    "The runs of fma of f16 cover one significand in 64 of the second factor, and those of "
+    "neither 16-bit format cover all places of the product. Double words of 16 bits are sampled.",
+    "Scales of codes other than `mulaw`, dynamic range expansion (`expanded`), the floor of second "
+    "moments, and rounding by bits of floats, pairs and `dynamic` codes are tested only on samples, "
+    "with each commit.",
     "The oracle's 16-bit arithmetic agrees with SoftFloat on a lattice; that 53 bits are "
     "enough for a second rounding of these formats is a theorem (Figueroa 1995), and for "
     "fma another one (Boldo and Melquiond 2008), not a run.",
-    "These runs compile for CPUs. PTX is executed by an evaluator in the tests, on fewer "
-    "operands, and by a real GPU only where a user has run `scripts/gpu-check.sh`.",
+    "These runs compile for CPUs. In the tests an evaluator executes PTX, on fewer operands. "
+    "A real GPU executes it only in `scripts/gpu-check.sh` ([results](GPU.md#results)).",
 )

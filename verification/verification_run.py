@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the driver of tandem-verify: all parts in shards, with the
-# results written after each.
+# This file drives tandem-verify: it runs all parts in shards and writes the results after each.
 #
 #===----------------------------------------------------------------------===#
-"""Runs the parts of tandem-verify, continues what was interrupted."""
+"""Runs the parts of tandem-verify and continues interrupted runs."""
 
 import argparse
 import contextlib
@@ -28,9 +27,9 @@ from verification_plan import ISAS, PROMISES  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 TOOL = ROOT / "build/bin/tandem-verify"
-#: The seconds that a shard takes, roughly, and the units of the first one.
+#: The approximate duration of a shard, and the number of units in the first one.
 SHARD_SECONDS, FIRST_UNITS = 60, 16
-#: The approximate number of units that a quick run takes of each part.
+#: The approximate number of units of each part in a quick run.
 QUICK_UNITS = 32
 
 #===------------------------------------------------------------------------===#
@@ -39,7 +38,7 @@ QUICK_UNITS = 32
 
 
 def call(tool, *arguments) -> list[dict]:
-    """The objects that the tool prints; failures of cases are among them."""
+    """Runs the tool and returns the JSON objects that it prints. Failed cases are among them."""
     done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(map(str, done.args))}: {done.stderr.strip()}")
@@ -47,14 +46,14 @@ def call(tool, *arguments) -> list[dict]:
 
 
 def hash_codes(tool, parts) -> dict[str, str]:
-    """A hash of the code that the compiler makes for each part now; empty for those
-    without."""
+    """Returns a hash of the code that the compiler currently generates for each part; empty for
+    parts without code."""
     return {row["part"]: row["code"]
             for row in call(tool, "--codes", "--part", ",".join(parts))}
 
 
 def list_jobs(tool, pattern: str, isas) -> list[dict]:
-    """Each part on each instruction set, those of a promise together."""
+    """Returns a job for each part and instruction set, grouped by promise."""
     parts = [p for p in call(tool, "--list") if re.fullmatch(pattern, p["part"])]
     if not parts:
         return []
@@ -67,7 +66,7 @@ def list_jobs(tool, pattern: str, isas) -> list[dict]:
 
 
 def key_of(job: dict) -> str:
-    """The key of an entry: a part, and the instruction set that it ran on."""
+    """Returns the key of an entry: its part and instruction set."""
     return f"{job['part']} {job['isa']}".strip()
 
 #===------------------------------------------------------------------------===#
@@ -76,7 +75,7 @@ def key_of(job: dict) -> str:
 
 
 def merge(entry: dict, shard: dict) -> None:
-    """Adds what a shard found to a part's entry."""
+    """Adds the results of a shard to a part's entry."""
     for key in ("cases", "failures", "seconds", "wall"):
         entry[key] = entry.get(key, 0) + shard[key]
     entry["hash"] = f"{(int(entry.get('hash', '0'), 16) + int(shard['hash'], 16)) % 2**64:016x}"
@@ -93,12 +92,12 @@ def merge(entry: dict, shard: dict) -> None:
 
 
 def is_of(entry: dict, job: dict) -> bool:
-    """Whether an entry is about the cases and the code of a job."""
+    """Returns whether an entry has the cases and the code of a job."""
     return all(entry.get(field) == job[field] for field in ("units", "code"))
 
 
 class Results:
-    """The file of all entries, by part and instruction set. Several runs may write it."""
+    """The file of all entries, by part and instruction set, which several runs may write."""
 
     def __init__(self, folder: pathlib.Path):
         self.path = folder / "exhaustive.json"
@@ -109,9 +108,9 @@ class Results:
         return {"machine": machine(), "jobs": [], "parts": {}}
 
     def entry(self, job: dict, stride: int) -> dict:
-        """Returns what is known of a job. A complete entry is kept. An entry begins anew if
-        it has failed, is of other code or of another share of the cases, or was begun at
-        another commit or on another processor."""
+        """Returns the entry of a job. A complete entry is kept. An entry starts anew if it has
+        failed, has different code or a different share of the cases, or was begun at a different
+        commit or on a different processor."""
         now, old = machine(), self.read()["parts"].get(key_of(job))
         if old and is_of(old, job) and old["stride"] == stride and not old.get("failures"):
             same = (old["commit"], old.get("cpu")) == (now["commit"], now["cpu"])
@@ -123,7 +122,7 @@ class Results:
 
     @contextlib.contextmanager
     def changed(self):
-        """The content, which is written in the end; no other run comes between."""
+        """Yields the content under a lock and writes it at the end."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -142,15 +141,15 @@ class Results:
             content["machine"] = machine()
 
     def expect(self, jobs: list[dict]) -> None:
-        """Takes note of all jobs that there are."""
+        """Records the list of all jobs, and drops other entries."""
         with self.changed() as content:
             content["jobs"] = [key_of(job) for job in jobs]
             content["parts"] = {key: content["parts"][key] for key in content["jobs"]
                                 if key in content["parts"]}
 
     def stale(self, jobs: list[dict]) -> list[str]:
-        """Jobs whose entries are of other cases, or of code that the compiler no longer
-        makes."""
+        """Returns the jobs whose entries have different cases, or code that the compiler no
+        longer generates."""
         parts = self.read()["parts"]
         return [key for job in jobs
                 if (key := key_of(job)) in parts and not is_of(parts[key], job)]
@@ -167,7 +166,7 @@ def duration(seconds: float) -> str:
 
 
 def shard_size(entry: dict) -> int:
-    """Units for about a minute, judging by those that are done."""
+    """Returns the units for about one minute, estimated from those done."""
     if not entry["done"]:
         return FIRST_UNITS * entry["stride"]
     per_unit = entry["wall"] / entry["done"]
@@ -196,7 +195,7 @@ def progress(number: int, total: int, entry: dict) -> str:
 
 
 def run(jobs: list[dict], results: Results, options) -> bool:
-    """Whether nothing failed. Stops where the time is up."""
+    """Runs jobs until the budget is spent; returns whether nothing failed."""
     stop = time.monotonic() + 60 * options.budget
     good = True
     for number, job in enumerate(jobs, 1):

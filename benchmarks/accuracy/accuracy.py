@@ -9,12 +9,12 @@
 #===----------------------------------------------------------------------===#
 """Measures how far AdamW's weights end from where float64 takes them.
 
-Everyone takes the same gradients: drawn at random, steady, of changing size or sparse, and
-recorded from three models that are trained. The error is the root mean square of the distance
-from AdamW in float64 over that of the distance which float64 moved.
+All contenders get the same gradients: random ones (steady, changing in size, or sparse) and ones
+recorded while three models train. The error is the root mean square distance of the weights from
+those of AdamW in float64, divided by the distance that the float64 weights have moved.
 
-A cell is a stream, a seed and a contender, for both beta2. What the result has already is not
-measured again, so that an interrupted run continues.
+A cell is one stream, seed and contender, measured for both values of beta2. Cells that the result
+file already has are not measured again, so an interrupted run can be resumed.
 """
 
 import argparse
@@ -43,7 +43,7 @@ BETA2 = (0.95, 0.999)
 SEEDS = 3
 F32, BF16 = "#tandem.float<f32>", "#tandem.float<bf16>"
 STATES = "exp_avg", "exp_avg_sq"
-#: Marks of a quick run.
+#: The number of steps after which a quick run measures errors.
 QUICK = 30
 
 
@@ -54,21 +54,21 @@ QUICK = 30
 #: Strategies whose states are also measured with f32 weights and gradients.
 STATES_OF = ("adam8bit", "bf16", "bf16-dither", "coat", "collage-plus", "flash",
              "fp8-collage-light", "fp8-collage-plus", "fp8-lm", "residual-softsign-f16")
-#: Strategies whose moments, with f32 weights, or whose weights are also rounded otherwise.
+#: Strategies whose moments (with f32 weights) or weights are also measured with other roundings.
 ROUNDED_STATES = ("adam8bit", "bf16-dither", "coat", "flash", "fp8-lm")
 ROUNDED_WEIGHTS = ("adam8bit", "bf16-dither", "dither-softsign-root", "flash", "fp8-lm")
 _DITHER = re.compile(r"<dither>|, (?:rounding = )?dither(?=[,>])")
 
 
 def rounded_as(storage: str, rounding: str) -> str:
-    """A storage that dithers, with another rounding."""
+    """Returns a dithered storage with another rounding in place of the dither."""
     if rounding == "nearest":
         return _DITHER.sub("", storage)
     return storage.replace("dither", rounding)
 
 
 def library() -> list[str]:
-    """The strategies that are measured. Those in f16 need a scaled loss, and are not."""
+    """Returns the strategies to measure: all except those in f16, which need a scaled loss."""
     return [name for name in tandem.strategies() if not name.startswith("f16")]
 
 
@@ -80,7 +80,7 @@ def _text(name: str, storages: dict[str, str], compute: str = "f32, f32") -> str
 
 
 def derived() -> dict[str, tuple[str, dict[str, str]]]:
-    """Strategies made of the library's: by name, whose, and the storages that are others."""
+    """Returns the strategies derived from the library's: name -> (base, changed storages)."""
     wide = dict.fromkeys(("param", "grad"), F32)
     found = {f"{name}, f32 weights": (name, wide) for name in STATES_OF}
     for rounding in ("nearest", "stochastic"):
@@ -93,7 +93,7 @@ def derived() -> dict[str, tuple[str, dict[str, str]]]:
 
 
 class Kernels:
-    """AdamW under the strategies, compiled when it is asked for."""
+    """Compiles AdamW under each strategy on first use."""
 
     def __init__(self, folder: str, path: list[str]):
         self.path, self._kernels = [folder, *path], {}
@@ -156,7 +156,7 @@ class Gradient:
 
 
 class Strategy:
-    """AdamW under a strategy."""
+    """AdamW under one strategy, compiled by Tandem."""
 
     def __init__(self, name: str, kernels: Kernels, start: np.ndarray, beta2: float, seed: int):
         self.name, self.path, self.kernel = name, kernels.path, kernels.of(name)
@@ -184,7 +184,7 @@ class Strategy:
 
 
 class OfPeer:
-    """A peer, which takes the gradient as it is."""
+    """AdamW of another project, which takes the gradient unencoded."""
 
     def __init__(self, name: str, start: np.ndarray, beta2: float):
         self.peer = PEERS[name].make(start, beta2)
@@ -197,7 +197,7 @@ class OfPeer:
 
 
 class Exact:
-    """AdamW in float64."""
+    """AdamW in float64, the reference."""
 
     def __init__(self, start: np.ndarray, beta2: float):
         self.start = start.astype(np.float64)
@@ -213,7 +213,7 @@ class Exact:
         self.param -= LR * (self.m / first) / (np.sqrt(self.v / second) + EPS)
 
     def error(self, weights: np.ndarray) -> float | None:
-        """The distance over the one that was moved; None where a weight is not finite."""
+        """Returns the relative distance from this reference; None if a weight is not finite."""
         distance = np.sqrt(np.mean((weights - self.param) ** 2))
         error = float(distance / np.sqrt(np.mean((self.param - self.start) ** 2)))
         return error if np.isfinite(error) else None
@@ -231,7 +231,7 @@ def contender(name: str, known: Kernels, start: np.ndarray, beta2: float, seed: 
 
 
 class Race:
-    """Contenders on one stream at one beta2, and float64 beside them."""
+    """Runs contenders and the float64 reference on one stream with one beta2."""
 
     def __init__(self, names: list[str], known: Kernels, start: np.ndarray, beta2: float,
                  seed: int):
@@ -248,7 +248,7 @@ class Race:
 
 def measure(stream: Stream, seed: int, names: list[str], known: Kernels,
             marks: tuple[int, ...], betas: tuple[float, ...] = BETA2) -> dict:
-    """Errors: contender -> beta2 -> mark."""
+    """Returns the errors: contender -> beta2 -> step."""
     torch.manual_seed(seed)
     start, gradients = stream.make(seed)
     races = {f"{beta2:g}": Race(names, known, start, beta2, seed) for beta2 in betas}
@@ -264,7 +264,7 @@ def measure(stream: Stream, seed: int, names: list[str], known: Kernels,
 
 
 class Results:
-    """The result file: cells as stream -> seed -> contender -> beta2 -> mark."""
+    """The result file, whose cells are stream -> seed -> contender -> beta2 -> step."""
 
     def __init__(self, folder: pathlib.Path, quick: bool):
         self.folder, self.name = folder, "accuracy_quick" if quick else "accuracy"
@@ -294,7 +294,7 @@ class Results:
 
 
 def run(names: list[str], options: argparse.Namespace, known: Kernels) -> None:
-    """Measures what is missing."""
+    """Measures the missing cells and saves the file after each."""
     results = Results(options.results, options.quick)
     results.note_bytes(names, known)
     cells = [(stream, seed) for seed in options.seeds[:1 if options.quick else None]
@@ -326,7 +326,7 @@ def parse() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace, everyone: list[str]) -> list[str]:
-    """Returns the contenders that are asked for and can be measured."""
+    """Returns the requested contenders that can be measured."""
     for name in options.contenders:
         if name not in everyone:
             raise SystemExit(f"error: there is no '{name}'; choose from {', '.join(everyone)}")

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on accuracy, of the results that are committed.
+# This file writes the page on accuracy from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Accuracy.md and its picture of benchmarks/results/accuracy.json."""
+"""Writes docs/Accuracy.md and its figure from benchmarks/results/accuracy.json."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ BUDGETS = (5, 6, 7, 8)
 
 
 class Results:
-    """The errors: means over the seeds."""
+    """The measured errors, as means over the seeds."""
 
     def __init__(self, content: dict):
         self.content, self.bytes = content, content["bytes"]
@@ -43,23 +43,23 @@ class Results:
 
     @property
     def strategies(self) -> list[str]:
-        """The library's, by their bytes."""
+        """Returns the library's strategies, ordered by bytes per parameter."""
         names = [n for n in self.names if n not in PEERS and "," not in n]
         return sorted(names, key=lambda name: (self.bytes[name], name))
 
     def error(self, name: str, case: tuple[str, int], beta2: str) -> float | None:
-        """None if a weight was not finite with one of the seeds."""
+        """Returns the mean error; None if a weight was not finite for one of the seeds."""
         stream, mark = case
         found = [of[name][beta2][str(mark)] for of in self.content["cells"][stream].values()]
         return None if None in found else statistics.fmean(found)
 
     def ratio(self, name: str, other: str, case: tuple[str, int], beta2: str) -> float | None:
-        """None if the other's weights were not finite."""
+        """Returns the ratio of two errors; None if the other's weights were not finite."""
         theirs = self.error(other, case, beta2)
         return theirs and self.error(name, case, beta2) / theirs
 
     def mean(self, name: str, cases: list | None = None, betas: tuple = BETA2) -> float | None:
-        """The geometric mean over cases: by default all of them, at their ends."""
+        """Returns the geometric mean over cases, by default the last step of every stream."""
         found = [self.error(name, case, beta2) for case in cases or ends() for beta2 in betas]
         return None if None in found else statistics.geometric_mean(found)
 
@@ -73,7 +73,7 @@ def ends() -> list[tuple[str, int]]:
 
 
 def kind(case: tuple[str, int]) -> str:
-    """Returns the kind of goal that a case has."""
+    """Returns the kind of goal that applies to a case."""
     name, mark = case
     if name in ("amplitude", "sparse"):
         return "changes"
@@ -91,7 +91,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# Beside the peers
+# Comparison with peers
 #===------------------------------------------------------------------------===#
 
 
@@ -116,7 +116,7 @@ def peer_text(name: str) -> str:
 
 
 def pairs(results: Results) -> list[tuple[str, str]]:
-    """Each peer with each of its rivals."""
+    """Returns each peer with each of its rivals."""
     return [(name, rival) for name in measured_peers(results) for rival in PEERS[name].rivals]
 
 
@@ -130,7 +130,7 @@ def ratio_table(results: Results) -> str:
 
 
 def missed(results: Results, name: str, rival: str, goal: str) -> list[float]:
-    """The ratios to a peer that miss one goal."""
+    """Returns the ratios to a peer that miss one goal."""
     found = [(results.ratio(rival, name, case, beta2), case)
              for case in cases() for beta2 in BETA2 if kind(case) == goal]
     return [ratio for ratio, case in found if not is_met(ratio, case)]
@@ -168,8 +168,8 @@ HEADER = [f"{title}, {beta2}" for title in GROUPS for beta2 in BETA2]
 
 
 def rounding_table(results: Results, own: str, other: str) -> str:
-    """Errors by rounding: `own` and `other` follow the name where it is dithered, and where
-    it is rounded otherwise."""
+    """Returns a table of errors by rounding. A strategy's name followed by `own` is its dithered
+    variant, followed by `other` and a rounding one that is rounded otherwise."""
     suffix = f"{other} nearest"
     rows = []
     for name in [n[:-len(suffix)] for n in results.names if n.endswith(suffix)]:
@@ -180,7 +180,7 @@ def rounding_table(results: Results, own: str, other: str) -> str:
 
 
 def gains(results: Results) -> str:
-    """Says by how much dithered weights are nearer than stochastic and nearest ones."""
+    """Describes by how much dithering reduces the errors of stochastic and nearest rounding."""
     text = []
     for name in ("bf16-dither", "adam8bit", "dither-softsign-root", "fp8-lm", "flash"):
         own = results.mean(name)
@@ -223,10 +223,10 @@ def byte_table(results: Results) -> str:
 
 
 #===------------------------------------------------------------------------===#
-# The picture
+# The figure
 #===------------------------------------------------------------------------===#
 
-#: Names in the picture: strategies that lie apart, and peers.
+#: Labels in the figure: strategies that lie apart from the others, and peers.
 LABELS = {
     "fp8-collage-light": (6, 4), "dither-softsign-root": (-24, 8), "fp8-lm": (-14, -14),
     "adam8bit": (8, -2), "residual-softsign-root": (6, -10), "residual-softsign-f16": (6, -10),
@@ -241,7 +241,7 @@ PEER = {"marker": "s", "color": "#D55E00", "fillstyle": "none"}
 
 
 def points(results: Results) -> dict[str, tuple[float, float]]:
-    """Bytes and errors; those of f32 weights and states are off the picture."""
+    """Returns bytes and errors. Strategies with f32 weights and states are outside the figure."""
     names = [*results.strategies, *(n for n in measured_peers(results)
                                     if PEERS[n].weights != "f32")]
     found = {name: (results.bytes[name], results.mean(name)) for name in names}
@@ -249,7 +249,7 @@ def points(results: Results) -> dict[str, tuple[float, float]]:
 
 
 def draw(results: Results, path: pathlib.Path) -> None:
-    """Errors over bytes."""
+    """Draws errors over bytes per parameter."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -280,12 +280,12 @@ HEAD = f"""\
 
 ![Errors of AdamW over bytes per parameter]({PICTURE})
 
-This page, which `benchmarks/accuracy/accuracy_page.py` writes of what `scripts/accuracy.sh` measures in twenty
-minutes on one core, says how far the weights of AdamW end from where float64 takes them, over the distance that float64 moves
-them (0.01 is 1 %). A smaller error for the same bytes is a training run that is closer to one in float32. Take the best
-strategy for your bytes from the first table, and see in [all strategies](#all-strategies) what it does with gradients
-like yours. A small error is not a low loss, which [Quality](Quality.md) measures. Errors of different columns must not
-be compared, since they are relative to distances that differ.
+This page says how far the weights of AdamW end from where float64 takes them, divided by the distance that float64 moves
+them (0.01 is 1 %). With a smaller error, a training run is closer to one in float32. Choose the best
+strategy for your bytes from the first table, and look up in [all strategies](#all-strategies) how it does with gradients
+like yours. A small error does not imply a low loss; [Quality](Quality.md) measures losses. Do not compare errors of different columns,
+since they are relative to different distances. `scripts/accuracy.sh` measures all of this in twenty minutes on one core, and
+`benchmarks/accuracy/accuracy_page.py` writes the page.
 
 ## The best strategy for each number of bytes
 
@@ -294,12 +294,12 @@ be compared, since they are relative to distances that differ.
 PEERS_TEXT = """
 ## Beside the projects that strategies are named after
 
-The strategy's error divided by the peer's, each a mean of three seeds. Where the peer's weights are f32, the strategy's
-are too, so that only the states differ. Numbers in bold miss the goal, which is at most 1.1 after 300 steps, 1.0 after
-1000 and 3000, and 0.5 where amplitudes change or rows are sparse. Ratios far below 0.5 are often of one or two seeds: where a
-second moment of a peer becomes zero, a few weights fly off, and the mean is theirs.
-A *model* is the arithmetic that the project publishes, operation by operation, since its own code needs a GPU; the others
-are {versions}.
+The table has the error of a strategy divided by that of a peer, another project's optimizer: below 1 Tandem is more accurate. Each
+error is the mean of three seeds. If the peer's weights are f32, the strategy's are too, so that only the states differ. Numbers in
+bold miss the goal, which is at most 1.1 after 300 steps, 1.0 after 1000 and 3000, and 0.5 where amplitudes change or rows are
+sparse. Ratios far below 0.5 often come from one or two seeds: if a second moment of the peer rounds to zero, the update of a few weights
+explodes, and these dominate the mean. A *model* is the project's published arithmetic, operation by operation, since its own code
+needs a GPU. The other peers are {versions}.
 
 """
 
@@ -309,45 +309,47 @@ MISSED_TEXT = """
 """
 
 REASONS = """
-Why:
+The reasons:
 
-- **Steady gradients at `beta2` = 0.95.** A dithered rounding has twice the variance of one to nearest. It wins where states
-  that are rounded to nearest stay where they are, or where the errors of many steps cancel. At 0.95 a step moves second
-  moments by several codes, so that few of them stay and little cancels. The moments of `flash` rounded to nearest, in the
+- **Steady gradients at `beta2` = 0.95.** Dithered rounding has twice the variance of rounding to nearest. It wins if states
+  that are rounded to nearest get stuck, or if the errors of many steps cancel. At 0.95 a step moves second
+  moments by several codes, so few of them get stuck and little cancels. The moments of `flash` rounded to nearest, in the
   table below, have the error of FlashOptim.
-- **Half of the error where amplitudes change.** The goal was set for states that stay, as those of the peers do at
-  0.999. At 0.95 they follow too, and what is left on both sides is the resolution of the same 8 bits. At 0.999
-  `adam8bit` and `coat` are near the goal, and what is left is again their codes' resolution: with second moments of 16
+- **Half of the error where amplitudes change.** The goal was set for states that get stuck, as those of the peers do at
+  0.999. At 0.95 the peers' states follow too, and both sides have only the resolution of the same 8 bits. At 0.999
+  `adam8bit` and `coat` are near the goal, and are again limited by their codes' resolution: with second moments of 16
   bits, as in `residual-softsign-f16` and `fp8-lm`, the error is several times smaller.
-- **COAT on recorded gradients.** Where a group spans more than E4M3 does, COAT's power is less than 1 and the group
-  becomes coarser. Tandem's is at least 1, and the smallest second moments are raised to the code's smallest number.
+- **COAT on recorded gradients.** If a group spans more than E4M3 does, COAT's power is less than 1 and the group
+  becomes coarser. Tandem's power is at least 1, and the smallest second moments are raised to the code's smallest number.
 - **Collage.** `collage-light` and `collage-plus` round every operation to bf16, as in the paper. NeMo's code
   fuses the multiplications and additions of the averages and rounds once. `collage-light-f32` and `collage-plus-f32`, which
-  compute in f32 and store the same bytes, are about as near as NeMo's, or nearer. At 0.999 second moments of a single bf16 stay in
-  both projects; `collage-plus` is there for that.
-- **bf16 and f32.** `bf16`, `bf16-stochastic` and `fp32` round what PyTorch and torchao round, so that their errors are
-  alike; those of `fp32` are a few millionths. `bf16-dither` is nearer with the same bytes.
+  compute in f32 and store the same bytes, are about as accurate as NeMo's, or more. At 0.999 second moments in a single bf16 get stuck in
+  both projects; `collage-plus` avoids that.
+- **bf16 and f32.** `bf16`, `bf16-stochastic` and `fp32` round where PyTorch and torchao round, so their errors are
+  alike; those of `fp32` are a few millionths. `bf16-dither` is more accurate with the same bytes.
 """
 
 DITHER_TEXT = """
 ## What dithering gains
 
-With weights that are rounded to nearest, or stochastically, instead of [dithered](Numerics.md#dither), errors are larger by
-these factors (geometric means over all cases):
+If weights are rounded to nearest, or stochastically, instead of [dithered](Numerics.md#dither), errors are larger by
+these two factors (geometric means over all cases):
 {gains}.
+
+Weights and moments as the strategy stores them, with the weights rounded in three ways:
 
 """
 
 MOMENTS_TEXT = """
-Moments, beside f32 weights:
+Moments rounded in three ways, with f32 weights:
 
 """
 
 BYTES_TEXT = """
 ## All strategies
 
-Errors with weights, gradients and states as the strategy stores them; *recorded* is the geometric mean of the three
-models after 1000 steps, *all* that of all cases. Strategies in f16 are missing: without a scaled loss, gradients of this size
+The table has the errors with weights, gradients and states as the strategy stores them. *Recorded* is the geometric mean of the three
+models after 1000 steps, and *all* that of all cases. Strategies in f16 are missing, since without a scaled loss gradients of this size
 are below f16's numbers.
 
 """
@@ -355,15 +357,16 @@ are below f16's numbers.
 HOW_TEXT = """
 ## How it is measured
 
-AdamW runs with lr = {lr:g}, `beta1` = {beta1}, eps = {eps:g} and without decay over {size} elements. All contenders take the
-same gradients, whose numbers are those of bf16, and start from the same weights, which are too. Weights are decoded with
-all that a strategy keeps of them, such as residuals and second components.
+AdamW runs with lr = {lr:g}, `beta1` = {beta1}, eps = {eps:g} and without decay over {size} elements. All optimizers take the
+same gradients and start from the same weights, all of which are bf16 numbers. Weights are decoded with
+everything that a strategy stores of them, such as residuals and second components. There are six streams of gradients:
 
 - **Stationary**: normal numbers, whose size and mean differ by element, over 3000 steps and over the first 300.
-- **Changing amplitudes**: the same, where every other element's gradients change their size every 500 steps, by factors
+- **Changing amplitudes**: the same, but every other element's gradients change their size every 500 steps, by factors
   of 1, 0.3, 3, 1, 0.1 and 1.
-- **Sparse rows**: a row of 64 elements has gradients in 1 % to 50 % of the steps, by row; one element in 32 has them in all.
-- **Recorded**: gradients of the matrices of three models along a run of AdamW in f32: a perceptron with two hidden
+- **Sparse rows**: each row of 64 elements has gradients in 1 % to 50 % of the steps, depending on the row; one element in 32 has
+  them in all steps.
+- **Recorded** (three streams): gradients of the matrices of three models along a run of AdamW in f32: a perceptron with two hidden
   layers, three convolutions, and an embedding with a GRU, each trained on data that is drawn for it.
 
 Measured on {date} at commit {commit}, PyTorch {torch}.
@@ -371,7 +374,7 @@ Measured on {date} at commit {commit}, PyTorch {torch}.
 
 
 def page(content: dict) -> str:
-    """The text of docs/Accuracy.md."""
+    """Returns the text of docs/Accuracy.md."""
     results = Results(content)
     versions, setting = content["versions"], content["setting"]
     packages = " and ".join(f"{p} {versions[p]}" for p in ("bitsandbytes", "torchao", "torch")

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements AdamW of other projects, by their own code where it runs
-# on a CPU, and else by models of the arithmetic that they publish.
+# This file implements AdamW of other projects: by their own code if it runs on a CPU, and otherwise
+# by models of the arithmetic that they publish.
 #
 #===----------------------------------------------------------------------===#
-"""AdamW of other projects: what steps, and what its weights are.
+"""AdamW of other projects, which take steps and return their weights.
 
-Models follow the sources operation by operation, in f32 where these use f32; they share no
-code with them. Weight decay is zero throughout.
+The models follow the sources operation by operation, in f32 where these use f32, and share no code
+with them. Weight decay is zero throughout.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ BF16, F32, F16, E4M3 = torch.bfloat16, torch.float32, torch.float16, torch.float
 
 
 class Own:
-    """An optimizer of PyTorch's kind."""
+    """Runs an optimizer with PyTorch's interface."""
 
     def __init__(self, make: Callable, dtype: torch.dtype, start: np.ndarray):
         self.parameter = torch.nn.Parameter(torch.from_numpy(start.copy()).to(dtype))
@@ -77,12 +77,12 @@ def own(make: Callable, dtype: torch.dtype) -> Callable:
 
 
 def saturated_e4m3(x: torch.Tensor) -> torch.Tensor:
-    """The nearest E4M3 number, as f32."""
+    """Rounds to the nearest E4M3 value and returns it as f32."""
     return x.clamp(-448, 448).to(E4M3).float()
 
 
 class Model:
-    """Moments, weights and a count of steps."""
+    """The base class of models: moments, weights and the number of steps."""
 
     def __init__(self, start: np.ndarray, beta2: float):
         self.param = torch.from_numpy(start.copy())
@@ -122,7 +122,7 @@ class Coat(Model):
         self.m, self.v = self.stored(self.m), self.stored(self.v)
 
     def least(self, magnitudes: torch.Tensor) -> torch.Tensor:
-        """The kernel's minimum, which skips zeros that arrive but not those that are there."""
+        """Returns the kernel's minimum: a zero operand is skipped, but a zero accumulator stays."""
         lanes = magnitudes.reshape(-1, self.GROUP // 32, 32)
         for width in (16, 8, 4, 2, 1):
             lanes = self._skip(lanes[..., :width], lanes[..., width:2 * width])
@@ -165,7 +165,7 @@ class Flash(Model):
         self.m, self.v = self.signed(self.m), self.unsigned(self.v)
 
     def corrected(self, x: torch.Tensor) -> torch.Tensor:
-        """A bf16 weight with integers of what it leaves, in halves of its last place."""
+        """Returns a bf16 weight plus an integer code of its rounding error, in units of ulp / 2."""
         narrow = x.bfloat16().float()
         exponent = torch.frexp(narrow.abs().clamp(min=2.0**-126))[1] - 1
         half = torch.ldexp(torch.ones_like(x), exponent - 8)
@@ -174,7 +174,7 @@ class Flash(Model):
         return narrow + code / self.levels * half
 
     def _scales(self, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns the divisor of a group when it is stored, and the factor when it is read."""
+        """Returns the divisor for storing a group and the factor for reading it."""
         largest = groups.abs().amax(1, keepdim=True).clamp(min=1e-12)
         return largest, largest.half().float()
 
@@ -193,8 +193,8 @@ class Flash(Model):
 
 
 class MsAmp(Model):
-    """MS-AMP: E4M3 first and f16 second moments under the tensor's powers of two; with
-    `narrow` also f16 weights and E4M3 gradients."""
+    """MS-AMP: an E4M3 first moment and an f16 second moment under per-tensor power-of-two
+    scales; `narrow` adds f16 weights and E4M3 gradients."""
 
     def __init__(self, start: np.ndarray, beta2: float, narrow: bool):
         super().__init__(start, beta2)
@@ -255,9 +255,9 @@ class Collage(Model):
 
 
 class CollagePlus(Collage):
-    """Collage-plus: second moments and beta2 of two bf16 components too.
+    """Collage-plus: second moments and beta2 also have two bf16 components.
 
-    As released, the product overwrites its own operand; `mended` keeps the operand.
+    The released code overwrites an operand with the product; `mended` keeps the operand.
     """
 
     def __init__(self, start: np.ndarray, beta2: float, mended: bool):
@@ -282,24 +282,24 @@ class CollagePlus(Collage):
         rest = self.v_rest * self.factor
         rest = rest.addcmul_(operand, self.factor_rest).add_(error)
         self.v = product + rest
-        # As released, the product is the tensor that has just been written.
+        # The released code reads the tensor that it has just overwritten.
         self.v_rest = rest - (self.v - (product if self.mended else self.v))
 
 
 #===------------------------------------------------------------------------===#
-# All of them
+# The list of peers
 #===------------------------------------------------------------------------===#
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: how it is made, and what of ours is measured against it."""
+    """A peer: how it is made, and which strategies it is compared with."""
 
     make: Callable
     bytes: float  # of weight, gradient and states
     weights: str  # "f32", or how they are stored
-    rivals: tuple[str, ...]  # of ours, whom it is compared with; its namesake first
-    package: str = ""  # whose own code runs; a model if there is none
+    rivals: tuple[str, ...]  # the strategies it is compared with; its namesake first
+    package: str = ""  # the package whose own code runs; empty for a model
 
 
 def _model(kind: type[Model], *arguments) -> Callable:
@@ -342,7 +342,7 @@ PEERS = {
 
 
 def version(package: str) -> str | None:
-    """A package's version; None if it is not here."""
+    """Returns a package's version, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -350,5 +350,5 @@ def version(package: str) -> str | None:
 
 
 def absent() -> list[str]:
-    """Peers whose own code is not here."""
+    """Returns the peers whose packages are not installed."""
     return [name for name, peer in PEERS.items() if peer.package and not version(peer.package)]

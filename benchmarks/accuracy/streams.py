@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the streams of gradients, drawn at random or taken from
-# models that are trained as they are read.
+# This file implements the streams of gradients, which are random or come from models that are
+# trained while the stream is read.
 #
 #===----------------------------------------------------------------------===#
-"""Streams of gradients, each the same for everyone who reads it with the same seed.
+"""Streams of gradients. A stream is the same for all readers with the same seed.
 
-Every gradient is one flat f32 array whose numbers are those of bf16, so that a strategy with
-bf16 gradients loses nothing by them. The start is too.
+Each gradient is one flat f32 array whose values are representable in bf16, so that strategies with
+bf16 gradients round nothing. The initial weights are, too.
 """
 
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ import numpy as np
 import torch
 from torch import nn
 
-#: Elements of a stream: 32 of the longest groups.
+#: The number of elements of a stream: 32 of the longest groups.
 SIZE = 8192
-#: Where most elements have gradients only at some steps, one in this many has them at every step.
+#: One in this many elements has a gradient at every step, even where most others rarely have.
 STRIDE = 32
-#: Elements of a row of the sparse stream.
+#: The number of elements in a row of the sparse stream.
 ROW = 64
 LR, BETA1, EPS = 1e-3, 0.9, 1e-8
 Gradients = Iterator[np.ndarray]
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """The nearest numbers of bf16, as f32."""
+    """Rounds to the nearest bf16 values and returns them as f32."""
     tensor = torch.from_numpy(np.asarray(values, np.float32))
     return tensor.bfloat16().float().numpy()
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream: how many steps, where it is measured, and what makes it."""
+    """A stream: its number of steps, the steps at which errors are measured, and its factory."""
 
     title: str
     marks: tuple[int, ...]
@@ -51,12 +51,12 @@ class Stream:
 
 
 #===------------------------------------------------------------------------===#
-# Drawn at random
+# Random streams
 #===------------------------------------------------------------------------===#
 
 
 class Drawn:
-    """Normal gradients, whose size and mean differ from element to element."""
+    """Normally distributed gradients whose size and mean vary among elements."""
 
     def __init__(self, seed: int):
         self.random = np.random.default_rng([seed, 21])
@@ -75,7 +75,7 @@ class Drawn:
             yield rounded(self.size * (self.mean + self._normal()))
 
     def amplitude(self) -> Gradients:
-        """Half of the elements have gradients of another size every 500 steps."""
+        """Yields gradients whose size changes every 500 steps for half of the elements."""
         factors, step = (1.0, 0.3, 3.0, 1.0, 0.1, 1.0), 0
         changes = np.arange(SIZE) % 2 == 1
         for gradient in self.steady():
@@ -84,7 +84,7 @@ class Drawn:
             step += 1
 
     def sparse(self) -> Gradients:
-        """A row has gradients in 1 % to 50 % of the steps, a neighbour in each group in all."""
+        """Yields gradients that each row has in 1 % to 50 % of the steps, and neighbours always."""
         often = 0.01 * 50.0 ** self.random.random(SIZE // ROW)
         for gradient in self.steady():
             has = np.repeat(self.random.random(SIZE // ROW) < often, ROW)
@@ -100,7 +100,7 @@ def drawn(kind: str) -> Callable[[int], tuple[np.ndarray, Gradients]]:
 
 
 #===------------------------------------------------------------------------===#
-# Recorded from models
+# Recorded streams
 #===------------------------------------------------------------------------===#
 
 CLASSES = 10
@@ -155,7 +155,7 @@ class Recurrence(nn.Module):
             1.0 / rank[torch.randperm(self.TOKENS)] / rank for _ in range(self.TOKENS)])
 
     def text(self, rows: int, length: int) -> torch.Tensor:
-        """Tokens each of which depends on the one before it."""
+        """Returns random tokens, each of which depends on its predecessor."""
         tokens = [torch.zeros(rows, dtype=torch.long)]
         for _ in range(length):
             tokens.append(torch.multinomial(self.chances[tokens[-1]], 1)[:, 0])

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on saved activations, of the results that are committed.
+# This file writes the page on saved activations from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Activations.md of benchmarks/results/activations.json."""
+"""Writes docs/Activations.md from benchmarks/results/activations.json."""
 
 import json
 import pathlib
@@ -21,20 +21,30 @@ RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/Activations.md"
 HEAD = """\
 # Saved activations
 
-What one layer of Llama's kind (norm, attention, norm, gated feed-forward block; `benchmarks/activations/layer.py`) keeps
-for its backward pass in bf16, how long both passes take, and how far its gradients are from those in f64.
-`scripts/activations.sh` measures and writes this page. [Layers.md](Layers.md) says what recipes are.
+This page measures what [compressed layers](Layers.md) save. It takes one transformer layer like Llama's in bf16 (norm, attention, norm,
+gated feed-forward block; `benchmarks/activations/layer.py`), and shows how many bytes it saves for its backward pass, how long both
+passes take on a CPU, and how far its gradients are from those in f64. Under the recipe `coat` the layer saves {bytes:.1f} times fewer bytes than
+PyTorch's eager modules, and takes {least:.2f} to {most:.2f} times as long; its gradients have a larger error.
+`scripts/activations.sh` measures and writes the page.
 
-- **kept**: the bytes of all tensors that autograd holds between the passes, parameters aside, scales included, in units
-  U of tokens * hidden * 2 bytes; in brackets how many times less that is than what PyTorch's modules keep.
-- **+ recompute**: the gated block's product is not kept, but recomputed in the backward pass.
-- **+ torch.compile**: of the layer with compressed modules, which are operators in its graph; by itself it is that of
-  PyTorch's modules.
-- **both passes**: the median of a forward and a backward pass; matrix products and attention are PyTorch's own in all
+- **kept** are the bytes of all tensors that autograd holds between the passes, with scales and without parameters, in units
+  U of tokens * hidden * 2 bytes. In brackets: how many times fewer bytes than PyTorch's eager modules.
+- **+ recompute**: the gated block's product is not saved, but recomputed in the backward pass.
+- **+ torch.compile**: the layer with compressed modules was compiled, in whose graph they are operators. The row *torch.compile* has
+  PyTorch's own modules.
+- **both passes** is the median time of a forward and a backward pass. Matrix products and attention are PyTorch's own in all
   rows. The next two columns are medians of each round's ratio to the first two rows.
-- **gradients**: over the parameters and the input, the largest error relative to the gradient's norm, and the smallest
-  cosine of the angle between the two.
+- **worst error** and **worst cosine** compare gradients of the parameters and of the input with f64's: the largest error relative to the
+  gradient's norm, and the smallest cosine of the angle between the two.
 """
+
+
+def head(layers: list[dict]) -> str:
+    """The text before the tables, with what `coat` saves and costs over all sizes."""
+    rows = [layer["rows"] for layer in layers]
+    times = [found["coat"]["of"]["bf16 eager"] for found in rows]
+    saved = [found["bf16 eager"]["kept"] / found["coat"]["kept"] for found in rows]
+    return HEAD.format(bytes=min(saved), least=min(times), most=max(times))
 
 
 def row(name: str, entry: dict, eager: dict) -> str:
@@ -63,14 +73,15 @@ def section(layer: dict) -> str:
 GRANULARITY = """\
 ## Who shares a scale
 
-The error of activations in E4M3 with f32 scales, relative to their root mean square: those of the demo's model after {steps}
-steps of training, on a batch it has not seen (COAT, figure 4). Where the elements of a tensor are alike, E4M3's own
-exponents do what scales would; what is far from the rest of its tensor needs a scale of its own.
+The table has the error of activations in E4M3 with f32 scales, relative to their root mean square, by the block of elements that share
+a scale. The activations are those of the demo's model after {steps} steps of training, on a batch that it has not seen (COAT,
+figure 4). If the elements of a tensor have similar magnitudes, E4M3's own exponents do what scales would; outliers need
+scales of their own.
 
 {errors}
 
-The time that storing a bf16 tensor of {rows} x {columns} takes on one thread, by what its scales are made from: magnitudes of
-earlier steps (delayed), of the whole tensor, which is read twice (just in time), or of each group as it is read.
+The next table has the time to store a bf16 tensor of {rows} x {columns} on one thread. Scales follow from magnitudes of
+earlier steps (delayed), of the whole tensor, which is then read twice (just in time), or of each group as it is read.
 
 {times}
 """
@@ -97,7 +108,7 @@ def render(results: pathlib.Path) -> str:
     where = (f"Measured on {machine['cores']} cores of {machine['cpu']}, {content['threads']} "
              f"threads, torch {content['torch']}, {machine['date']}, commit "
              f"{machine['commit'][:12]}{' and changes' if machine['changed_files'] else ''}.\n")
-    return "\n".join([HEAD, where, *map(section, content["layers"]),
+    return "\n".join([head(content["layers"]), where, *map(section, content["layers"]),
                       granularity(content["granularity"])]).rstrip() + "\n"
 
 

@@ -1,14 +1,14 @@
-#===- granularity.py - What a scale for fewer elements is worth -*- Python -*-===#
+#===- granularity.py - Errors by the size of scale groups -----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the error of activations in E4M3 by the elements that share a
-# scale, and the time that storing them takes, for the page on saved activations.
+# This file measures the error of E4M3 activations by the number of elements that share a scale, and
+# the time to store them, for the page on saved activations.
 #
 #===----------------------------------------------------------------------===#
-"""Trains the demo's model, stores its activations under several groups, and times the
-kernels that do so (COAT, figure 4 and section 5.1)."""
+"""Trains the demo's model, stores its activations with several group sizes, and times the
+kernels (COAT, figure 4 and section 5.1)."""
 
 import functools
 import pathlib
@@ -26,11 +26,11 @@ from language_model import data  # noqa: E402
 from language_model import model as demo  # noqa: E402
 from round_trip import round_trip, scaled  # noqa: E402
 
-#: The elements that share a scale, from all elements of a tensor to 16 of a token.
+#: The groups of elements that share a scale, from a whole tensor to 16 elements of a token.
 GROUPS = ("tensor", "128x128", "32x32", "row", "128", "64", "32", "16")
 CODE = "#scaled.float<f8E4M3FN>"
 
-#: The storages by the kind of scaling; COAT's group scaling has groups of 16.
+#: The storage for each kind of scaling; COAT's group scaling has groups of 16.
 SCALINGS = {
     "delayed": scaled(CODE, "tensor", "f32")[:-1] + ", history = 16>",
     "just in time": scaled(CODE, "tensor", "f32"),
@@ -51,7 +51,7 @@ func.func @keep_backward(
 
 
 def trained(corpus: data.Corpus, steps: int) -> demo.Transformer:
-    """The demo's model in f32 after some steps of AdamW."""
+    """Trains the demo's model in f32 for some steps of AdamW and returns it."""
     model = demo.make_model(len(corpus.vocabulary), demo.ModelShape(128, 4, 4, 128), 0,
                             torch.float32)
     optimizer = tandem.torch.AdamW(model.parameters(), lr=1e-3, strategy="fp32")
@@ -66,7 +66,7 @@ def trained(corpus: data.Corpus, steps: int) -> demo.Transformer:
 
 
 def activations(model: demo.Transformer, batch) -> dict[str, list[np.ndarray]]:
-    """Returns what the layers' backward passes need, by kind: a row for each token."""
+    """Returns the tensors that the layers' backward passes need, by kind, with a row per token."""
     kept = {"norms": [], "activations": [], "linear layers": []}
 
     def note(kind, _, inputs):
@@ -90,7 +90,7 @@ def activations(model: demo.Transformer, batch) -> dict[str, list[np.ndarray]]:
 
 
 def error(tensors: list[np.ndarray], group: str) -> float:
-    """The root mean square error over that of the values."""
+    """Returns the root mean square error relative to that of the values."""
     storage = scaled(CODE, group, "f32")
     lost = sum(float(np.square(round_trip(storage, x).reshape(x.shape).astype(np.float64)
                                - x).sum()) for x in tensors)
@@ -98,7 +98,7 @@ def error(tensors: list[np.ndarray], group: str) -> float:
 
 
 class Store:
-    """The kernel that stores a bf16 tensor."""
+    """Runs the kernel that stores a bf16 tensor."""
 
     def __init__(self, storage: str, x: torch.Tensor):
         recipe = f"""
@@ -124,7 +124,7 @@ class Store:
 
 
 def times(rows: int, columns: int, rounds: int) -> dict[str, float]:
-    """Nanoseconds for an element, on one thread, medians of runs that alternate."""
+    """Returns nanoseconds per element on one thread: medians of interleaved runs."""
     x = torch.randn(rows, columns).bfloat16()
     stores = {name: Store(storage, x) for name, storage in SCALINGS.items()}
     found = {name: [] for name in stores}

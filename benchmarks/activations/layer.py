@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the transformer layer that activations are measured on, of
-# PyTorch's modules, under the names that Transformers gives them.
+# This file implements the transformer layer on which activations are measured, built from PyTorch's
+# modules with the names that Transformers uses.
 #
 #===----------------------------------------------------------------------===#
 
@@ -29,7 +29,7 @@ class Attention(torch.nn.Module):
 
 
 def _turn(x, cos, sin):
-    """The rotary embedding (Su et al. 2021)."""
+    """Applies the rotary embedding (Su et al. 2021)."""
     left, right = x.chunk(2, -1)
     return x * cos + torch.cat((-right, left), -1) * sin
 
@@ -62,7 +62,7 @@ class Layer(torch.nn.Module):
 
 
 def make(hidden: int, length: int, dtype: torch.dtype):
-    """A layer with random weights, and the cosines and sines of positions."""
+    """Returns a layer with random weights, and the cosines and sines of positions."""
     torch.manual_seed(0)
     layer = Layer(hidden)
     for p in layer.parameters():

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of what one layer keeps for its backward pass,
-# how long its passes take and how good its gradients are, under every recipe.
+# This file measures, for every recipe, what one layer keeps for its backward pass, how long its
+# passes take, and how accurate its gradients are.
 #
 #===----------------------------------------------------------------------===#
 """Usage: run.py [--hidden N ...] [--tokens N] [--rounds N] [--results FOLDER]"""
@@ -30,7 +30,7 @@ BATCH = 2
 
 
 def kept_bytes(layer, run) -> int:
-    """The bytes of the tensors that autograd keeps, except parameters."""
+    """Returns the bytes of the tensors that autograd keeps, except parameters."""
     own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
     sizes = {}
 
@@ -69,7 +69,7 @@ class Case:
         return self.call(self.x, self.cos, self.sin)
 
     def step(self) -> float:
-        """The seconds that both passes take."""
+        """Runs both passes and returns the seconds that they take."""
         for p in [self.x, *self.layer.parameters()]:
             p.grad = None
         begin = time.perf_counter()
@@ -83,7 +83,7 @@ class Case:
 
 
 def compare(got: dict, want: dict) -> dict:
-    """The worst over a layer's gradients: relative error, and 1 - cosine."""
+    """Returns the worst relative error and 1 - cosine over a layer's gradients."""
     errors = {name: float((got[name] - w).norm() / w.norm()) for name, w in want.items()}
     cosines = {name: float(torch.nn.functional.cosine_similarity(
         got[name].flatten(), w.flatten(), 0)) for name, w in want.items()}
@@ -91,14 +91,14 @@ def compare(got: dict, want: dict) -> dict:
 
 
 def ratio(times: list[float], base: list[float]) -> float:
-    """The median over rounds, in which what disturbs one disturbs the other, too."""
+    """Returns the median of ratios per round, since a disturbance affects all runs of a round."""
     return statistics.median(t / b for t, b in zip(times, base, strict=True))
 
 
 def measure(hidden: int, tokens: int, rounds: int) -> dict:
     names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"}),
              "coat + recompute", "bf16 + torch.compile", "coat + torch.compile"]
-    # torch.compile gives a function up that it has compiled too often.
+    # torch.compile gives up on a function that it has recompiled too often.
     torch._dynamo.reset()
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     exact = Case("f64", hidden, tokens).gradients()

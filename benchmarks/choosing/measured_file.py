@@ -1,13 +1,12 @@
-#===- measured_file.py - What the package knows of strategies --*- Python -*-===#
+#===- measured_file.py - Measured data in the package ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file derives what tandem.torch.recommend reads from the results that are
-# committed.
+# This file derives the data that tandem.torch.recommend reads from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes python/tandem/torch/optim/measured.json of benchmarks/results."""
+"""Writes python/tandem/torch/optim/measured.json from benchmarks/results."""
 
 import argparse
 import json
@@ -23,24 +22,25 @@ from common import RESULTS, load  # noqa: E402
 from streams import STREAMS  # noqa: E402
 
 TARGET = ROOT / "python/tandem/torch/optim/measured.json"
-#: The streams that stand for the gradients of matrices, and of rows that get them rarely.
+#: The streams that represent gradients of matrices, and of rows that rarely get one.
 KINDS = {"dense": RECORDED, "rare": ("sparse",)}
-#: Names in accuracy.json of strategies whose weights are f32 themselves.
+#: Names in accuracy.json of strategies whose own weights are f32.
 OWN_F32 = ("fp32", "coat-fp32")
 
 
 def rounded(value: float) -> float:
-    """Four digits are more than the measurements have."""
+    """Rounds to four digits, more than the measurements have."""
     return float(f"{value:.4g}")
 
 
 def at_least(count: float) -> float:
-    """Bytes per parameter without those of a scale for the whole tensor."""
+    """Returns bytes per parameter without those of a per-tensor scale."""
     return math.floor(1e4 * count) / 1e4
 
 
 def errors_of(accuracy: Results, name: str) -> dict[str, dict[str, float]] | None:
-    """The errors of a name in accuracy.json by kind and beta2."""
+    """Returns the errors of a name in accuracy.json by kind and beta2; None if one is not
+    finite."""
     if name not in accuracy.names:
         return None
     found = {kind: {beta2: accuracy.mean(name, [(s, STREAMS[s].steps) for s in streams], (beta2,))
@@ -52,8 +52,8 @@ def errors_of(accuracy: Results, name: str) -> dict[str, dict[str, float]] | Non
 
 
 def errors(accuracy: Results, name: str, states: float) -> dict[str, dict]:
-    """The errors by the type of parameters. Beside weights in f32, moments that take eight
-    bytes are f32 as well, and all is as under fp32."""
+    """Returns the errors by parameter dtype. With f32 weights, moments that take eight bytes are
+    also f32, so the errors are those of fp32."""
     names = {"float32": name if name in OWN_F32 else name + F32}
     if name not in OWN_F32:
         names["bfloat16"] = name
@@ -64,7 +64,7 @@ def errors(accuracy: Results, name: str, states: float) -> dict[str, dict]:
 
 
 def losses(choosing: dict | None, name: str) -> dict[str, float | None]:
-    """The means over the seeds of what training lost, of the demo's model."""
+    """Returns how much of the updates the demo's model loses and keeps, as means over the seeds."""
     cells = list(((choosing or {}).get("strategies", {}).get(name) or {}).values())
     means = {new: [cell[old] for cell in cells] for new, old in (("lost", "lost_share"),
                                                                 ("kept", "edq_ratio"))}
@@ -73,7 +73,7 @@ def losses(choosing: dict | None, name: str) -> dict[str, float | None]:
 
 
 def content(following: dict, accuracy: Results, live: dict, choosing: dict | None) -> dict:
-    """All strategies that all results have."""
+    """Returns the data of all strategies that appear in all results."""
     strategies = {}
     for name, kept in sorted(live["strategies"].items()):
         of = kept["kept"]
@@ -93,7 +93,7 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
 
 
 def text(folder: pathlib.Path = RESULTS) -> str:
-    """The content of the file."""
+    """Returns the content of the file."""
     following, accuracy, live, choosing = (load(name, folder) for name in (
         "following", "accuracy", "live_bytes", "choosing"))
     found = content(following, Results(accuracy), live, choosing)

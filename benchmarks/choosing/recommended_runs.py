@@ -1,16 +1,15 @@
-#===- recommended_runs.py - Training as recommended ------------*- Python -*-===#
+#===- recommended_runs.py - Training under recommendations ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the training runs of docs/Choosing.md: each strategy by
-# itself, for the updates that it loses, and what recommend() chooses for several
-# amounts of memory.
+# This file implements the training runs of docs/Choosing.md: each strategy separately, to measure
+# lost updates, and the recommendations of recommend() for several memory budgets.
 #
 #===----------------------------------------------------------------------===#
-"""Trains the demo's small model under every strategy, and under recommendations.
+"""Trains the demo's small model under every strategy and under recommendations.
 
-Each run is saved when it is done, and what the result has already is not run again.
+Each run is saved when it ends, and runs that the result file has are not repeated.
 """
 
 import argparse
@@ -30,14 +29,14 @@ from demo_model import (Progress, batches, check_strategy, config, load_corpus, 
 from runs import number, run_cell  # noqa: E402
 from train import validate  # noqa: E402
 
-#: Bytes per parameter that there are.
+#: The memory budgets, in bytes per parameter.
 BUDGETS = (14.5, 12.5, 9.0, 7.6, 6.9, 6.4)
 LR = 2e-3
 NAME = "choosing"
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2, help="how many (default: 2)")
     parser.add_argument("--steps", type=int, default=600, help="of each run")
@@ -53,7 +52,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def usable(names: list[str]) -> list[str]:
-    """The strategies that take the demo's settings: those in f16 need a scaled loss."""
+    """Returns the strategies that work with the demo's settings; f16 would need a scaled loss."""
     kept = []
     for name in names:
         try:
@@ -66,7 +65,7 @@ def usable(names: list[str]) -> list[str]:
 
 
 def run_budget(budget: float, corpus, setting) -> dict:
-    """Trains under what is recommended for a number of bytes per parameter."""
+    """Trains with the recommendation for a number of bytes per parameter."""
     torch.manual_seed(setting.seed)
     model = make_model(len(corpus.vocabulary), setting.shape, setting.seed, torch.bfloat16)
     count = sum(p.numel() for p in model.parameters())
@@ -92,7 +91,7 @@ def run_budget(budget: float, corpus, setting) -> dict:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs what is missing, seed by seed."""
+    """Runs what the result file lacks, seed by seed."""
     setting = {"steps": options.steps, "lr": LR, "torch": torch.__version__}
     content = {"setting": setting, "strategies": {}, "budgets": {}}
     if before := load(NAME, options.results):

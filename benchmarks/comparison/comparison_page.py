@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page of the comparison: tables, and a paragraph for each
-# framework whose claims are checked against the results.
+# This file writes the page of the comparison: tables, and a paragraph per framework whose claims
+# are checked against the results.
 #
 #===----------------------------------------------------------------------===#
 """Writes docs/Comparison.md from benchmarks/results/comparison/*.json."""
@@ -66,7 +66,7 @@ def error_cell(score):
 
 
 def rows_of(results):
-    """(title, cases) of each variant of each framework that ran."""
+    """Yields (title, cases) for each variant of each framework that ran."""
     for framework, title in FRAMEWORKS.items():
         for variant, found in results[framework].get("variants", {}).items():
             yield f"{title}, {variant}" if variant else title, found["cases"]
@@ -114,7 +114,7 @@ def check_claims(results):
 
 
 def excerpt(framework, variant, case, folder, results):
-    """Returns the code that a framework makes of a program, from the file that a run left."""
+    """Returns the code that a framework generates for a program, from the file that a run saved."""
     name = results[framework]["variants"][variant]["evidence"][case]
     text = (folder / name).read_text()
     of = f"{framework}, {variant}: `{case}`" if variant else f"{framework}: `{case}`"

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs in rational numbers whose denominator is a
-# power of two: each operation exactly, then one rounding.
+# This file implements the programs in exact dyadic rational arithmetic: each operation is computed
+# exactly and then rounded once.
 #
 #===----------------------------------------------------------------------===#
-"""`definition(case, planes)` gives the result and error term as the listing says."""
+"""`definition(case, planes)` returns the result and error term as the listings define them."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,7 @@ from inputs import BITS
 
 @dataclass(frozen=True)
 class Format:
-    """Precision, and the exponent of the smallest subnormal."""
+    """A format: its precision and the exponent of its smallest subnormal."""
 
     precision: int
     least: int
@@ -31,7 +31,7 @@ FORMATS = {name: Format(b.precision, 1 - b.bias - b.mantissa)
 
 
 def round_even(number, drop, precision):
-    """number / 2^drop to the nearest integer of at most `precision` bits, ties even."""
+    """Rounds number / 2^drop to an integer of at most `precision` bits, ties to even."""
     magnitude = abs(number)
     excess = max(drop, magnitude.bit_length() - precision)
     if excess <= 0:
@@ -44,7 +44,7 @@ def round_even(number, drop, precision):
 
 
 class Value:
-    """A number of a format: an integer times its smallest subnormal."""
+    """A number of a format, as an integer multiple of its smallest subnormal."""
 
     __slots__ = ("format", "units")
 
@@ -65,14 +65,15 @@ class Value:
 
 
 def residual(a, b, p):
-    """fma(a, b, -p): one rounding."""
+    """Returns fma(a, b, -p), with one rounding."""
     drop = -a.format.least
     return a.rounded(a.units * b.units - (p.units << drop), drop)
 
 
 @lru_cache(maxsize=None)
 def _units(format, bits):
-    """The value of a bit pattern in smallest subnormals; None if it is not a number."""
+    """Returns a bit pattern in multiples of the smallest subnormal; None for infinities and
+    NaNs."""
     fields = BITS[format]
     mantissa = bits & ((1 << fields.mantissa) - 1)
     exponent = (bits & 0x7FFF) >> fields.mantissa
@@ -84,7 +85,7 @@ def _units(format, bits):
 
 
 def units(format, bits):
-    """An array of bits as a list of integers."""
+    """Converts an array of bits to a list of integers."""
     return [_units(format, b) for b in np.ravel(bits).tolist()]
 
 
@@ -110,14 +111,14 @@ def _pairs(case, planes):
 
 
 def definition(case, planes):
-    """The results and the error terms, in smallest subnormals."""
+    """Returns the results and the error terms in multiples of the smallest subnormal."""
     done = (_steps if case.steps else _pairs)(case, planes)
     return [s.units for s, _ in done], [e.units for _, e in done]
 
 
 def truth(case, planes):
-    """Returns the exact sum of result and error term, and its denominator: products are in
-    squares of smallest subnormals."""
+    """Returns the exact sums of result and error term, and by how many bits their unit is finer:
+    that of products is the square of the smallest subnormal."""
     if case.steps:
         total = [list(column) for column in zip(*[units(case.format, row)
                                                    for row in planes["a"]])]

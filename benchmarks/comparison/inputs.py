@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the inputs of each case: ordinary numbers, numbers that are
-# hard to add or multiply, and subnormals.
+# This file generates the inputs of each case: ordinary numbers, numbers that are hard to add or
+# multiply, and subnormals.
 #
 #===----------------------------------------------------------------------===#
-"""`planes(case)` gives arrays of bits; `slices(case)` gives the kinds of the pairs."""
+"""`planes(case)` returns arrays of bits; `slices(case)` yields the kinds of the pairs."""
 
 from dataclasses import dataclass
 
@@ -16,13 +16,13 @@ import numpy as np
 
 SEED = 20260522
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
-#: Eighths of the pairs that are of each kind, in this order.
+#: The number of eighths of the pairs that each kind gets, in this order.
 GROUPS = {"ordinary": 4, "adversarial": 3, "subnormal": 1}
 
 
 @dataclass(frozen=True)
 class Bits:
-    """A 16-bit format by its fields."""
+    """The field widths of a 16-bit format."""
 
     mantissa: int
     bias: int
@@ -51,7 +51,7 @@ def compose(bits, rng, exponent, mantissa):
 
 
 def mantissas(bits, rng, count):
-    """Corners, where ties and carries are, and any."""
+    """Returns significands: half of them corners with ties and carries, the others random."""
     last = (1 << bits.mantissa) - 1
     corners = np.array([0, 1, 2, last, last - 1, last // 2, last // 2 + 1])
     return np.where(rng.random(count) < 0.5, rng.choice(corners, count),
@@ -69,7 +69,7 @@ def ordinary(case, rng, count):
 
 
 def adversarial(case, rng, count):
-    """Exponents apart by up to what a sum still feels; products that are exact."""
+    """Returns addends whose exponents differ by at most what a sum can feel, or factors."""
     bits = BITS[case.format]
     if case.is_product:
         low, high = (-2, 5) if case.format == "f16" else (-20, 20)
@@ -83,7 +83,7 @@ def adversarial(case, rng, count):
 
 
 def subnormal(case, rng, count):
-    """Numbers below or just above the smallest normal one, or products that are."""
+    """Returns numbers around the smallest normal one, or factors with such products."""
     bits = BITS[case.format]
     small = [rng.integers(1, 3 << bits.mantissa, count)
              | rng.integers(0, 2, count) << 15 for _ in range(2)]
@@ -105,14 +105,14 @@ def pairs(case, rng):
 
 
 def low_half(case, rng, high):
-    """Numbers of at most half an ulp of others."""
+    """Returns numbers of at most half an ulp of those in `high`."""
     part = rng.uniform(-1, 1, high.shape) * 2.0 ** -(BITS[case.format].precision + 1)
     dtype = DTYPES[case.format]
     return (high.view(dtype) * part.astype(np.float32)).astype(dtype).view(np.uint16)
 
 
 def extra(case, rng, a, b):
-    """The constant of Dekker's splitting, or the low halves of factors."""
+    """Returns the constant of Dekker's splitting, or the low halves of the factors."""
     if case.program == "two_prod_dekker":
         half = -(-BITS[case.format].precision // 2)
         return {"factor": np.array([2**half + 1], DTYPES[case.format]).view(np.uint16)}
@@ -122,7 +122,7 @@ def extra(case, rng, a, b):
 
 
 def sequence(case, rng):
-    """Returns the start of a sum, and an addend per step far below half its ulp."""
+    """Returns the initial value of a sum, and per step an addend far below half its ulp."""
     shape = (case.steps, case.size)
     if case.program == "kahan":
         x, a = rng.uniform(256, 512, case.size), rng.uniform(0, 0.02, shape)
@@ -134,11 +134,12 @@ def sequence(case, rng):
 
 
 def planes(case):
-    """The inputs of a case: a, b and what else it takes, or x, y and one row of a per step."""
+    """Returns the inputs of a case: a, b and any further ones, or x, y and one row of a per
+    step."""
     rng = np.random.default_rng([SEED, *case.name.encode()])
     return sequence(case, rng) if case.steps else pairs(case, rng)
 
 
 def view(format, bits):
-    """Bits as an array of the format."""
+    """Views bits as an array of the format."""
     return bits.view(DTYPES[format])

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs that every framework runs, on whatever has +,
-# - and *, and the cases: which program, format and inputs.
+# This file implements the programs that every framework runs, on any type with +, - and *, and the
+# cases, each of which is a program, a format and inputs.
 #
 #===----------------------------------------------------------------------===#
 """The programs of the comparison. Each gives two values: a result and its error term."""
@@ -25,7 +25,8 @@ def fast_two_sum(a, b):
 
 
 def two_prod(a, b, residual):
-    """`residual` is fma(a, b, -p), or what a framework without fma has for it."""
+    """Returns a product and its error; `residual` is fma(a, b, -p), or the framework's
+    substitute."""
     p = a * b
     return p, residual(a, b, p)
 
@@ -43,7 +44,7 @@ def two_prod_dekker(a, b, factor):
 
 
 def mul(a, b, a2, b2, residual):
-    """Collage's product of (a, a2) and (b, b2)."""
+    """Multiplies (a, a2) by (b, b2) as Collage does."""
     x, e = two_prod(a, b, residual)
     return fast_two_sum(x, e + ((a * b2) + (a2 * b)))
 
@@ -55,14 +56,14 @@ def kahan(x, y, a):
 
 
 def grow(x, y, a):
-    """Collage's update of a weight kept as the sum of two numbers."""
+    """Updates a weight kept as the sum of two numbers, as Collage does."""
     u, v = fast_two_sum(x, a)
     return fast_two_sum(u, y + v)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program in a format; `steps` of them where each goes on from the last."""
+    """A program in a format; with `steps`, each application continues from the previous one."""
 
     program: str
     format: str
@@ -91,7 +92,7 @@ STEPS = {"kahan": kahan, "grow": grow}
 
 
 def apply(case, planes, residual):
-    """A program on pairs, with `planes` as in inputs.pairs."""
+    """Applies a program to pairs, with `planes` as in inputs.pairs."""
     if case.program == "two_prod":
         return two_prod(*planes, residual)
     if case.program == "mul":

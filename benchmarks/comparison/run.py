@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the run of all programs in one framework, each of its
-# variants in a process of its own, and the file of its results.
+# This file runs all programs in one framework, each of its variants in a separate process, and
+# writes the file of results.
 #
 #===----------------------------------------------------------------------===#
 """run.py FRAMEWORK [--results FOLDER] [--absent WHY] writes FRAMEWORK.json."""
@@ -33,7 +33,7 @@ RESULTS = common.RESULTS / "comparison"
 
 
 def run_variant(module, variant, folder):
-    """Runs every case here; bits, versions and evidence go to files of `folder`."""
+    """Runs every case in this process and writes bits, versions and evidence to `folder`."""
     for case in CASES.values():
         print(f"  {case.name}", flush=True)
         result = module.run(case, inputs.planes(case), variant)
@@ -55,7 +55,7 @@ def slug(*names):
 
 
 def measure(framework, variant, environment, results):
-    """One variant in a process of its own, since some read flags only once."""
+    """Runs one variant in a separate process, since some frameworks read flags only once."""
     print(f"{framework} {variant}".strip(), flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

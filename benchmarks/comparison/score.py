@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the count of results that are as defined, what became of
-# error terms, and the largest error.
+# This file counts the results that are as defined and the lost error terms, and finds the largest
+# error.
 #
 #===----------------------------------------------------------------------===#
 """`score(case, result)` compares bits with the definition."""
@@ -17,8 +17,8 @@ from inputs import planes, slices
 
 
 def _worst(case, got, exact, scale):
-    """The largest |s + e - exact| in u = 2^-p of |exact|; None where it is infinite.
-    Sums and products of subnormals have no relative error to speak of."""
+    """Returns the largest |s + e - exact| in units of u = 2^-p of |exact|; None if it is
+    infinite. It is not meaningful for sums and products of subnormals."""
     worst = Fraction(0)
     for (s, e), want in zip(got, exact):
         if s is None or e is None:
@@ -33,7 +33,7 @@ def _worst(case, got, exact, scale):
 
 @lru_cache(maxsize=None)
 def _reference(case):
-    """The definition's results and error terms, and what they stand for."""
+    """Returns the definition's results and error terms, and their exact sums."""
     own = planes(case)
     return list(zip(*definition(case, own))), *truth(case, own)
 
@@ -43,8 +43,8 @@ def _groups(case):
 
 
 def score(case, result):
-    """Counts and the largest error of a (result, error term) in bits. Zeros of either
-    sign are one number here."""
+    """Returns counts and the largest error of a (result, error term) in bits. Zeros of either
+    sign count as equal."""
     got = list(zip(*(units(case.format, plane) for plane in result)))
     want, exact, scale = _reference(case)
     groups = _groups(case)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs in JAX, compiled by XLA for the CPU.
+# This file runs the programs in JAX, compiled by XLA for the CPU.
 #
 #===----------------------------------------------------------------------===#
-"""jax.jit on the CPU; the sum of many addends is one compiled scan."""
+"""Uses jax.jit on the CPU; the sum of many addends is one compiled scan."""
 
 import os
 import re
@@ -22,7 +22,7 @@ import inputs
 import programs
 from inputs import view
 
-#: XLA reads its flags once, when it is loaded.
+#: XLA reads its flags only once, when it is loaded.
 VARIANTS = {
     "jit": {},
     "jit, xla_allow_excess_precision=false": {
@@ -38,13 +38,13 @@ def versions():
 
 
 def residual(a, b, p):
-    """jax.numpy has no fma; the product of two 16-bit numbers is exact in f32."""
+    """Computes the residual in f32, which is exact for 16-bit factors: jax.numpy has no fma."""
     wide = a.astype(jnp.float32) * b.astype(jnp.float32) - p.astype(jnp.float32)
     return wide.astype(a.dtype)
 
 
 def program(case):
-    """Returns the function to compile: a program on pairs, or all steps in one loop."""
+    """Returns the function to compile: a program on pairs, or a loop over all steps."""
     if not case.steps:
         return lambda planes: programs.apply(case, planes, residual)
     step = programs.STEPS[case.program]
@@ -62,7 +62,7 @@ def operands(case, planes):
 
 
 def stepped(case, planes):
-    """Each operation by itself, each step from Python."""
+    """Runs each operation separately, and each step from Python."""
     if not case.steps:
         return program(case)(planes)
     x, y, addends = planes
@@ -79,7 +79,7 @@ def run(case, planes, variant):
 
 
 def optimized(case):
-    """The HLO that XLA makes machine code of, without where it came from."""
+    """Returns the HLO that XLA compiles to machine code, without metadata."""
     compiled = jax.jit(program(case)).lower(operands(case, inputs.planes(case)))
     lines = compiled.compile().as_text().splitlines()
     kept = [re.sub(r", (metadata|backend_config)=\{.*", "", line) for line in lines

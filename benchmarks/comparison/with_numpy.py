@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs in NumPy, whose bfloat16 of ml_dtypes rounds
-# after each operation.
+# This file runs the programs in NumPy, with ml_dtypes' bfloat16, which rounds after each operation.
 #
 #===----------------------------------------------------------------------===#
-"""NumPy, operation by operation."""
+"""Runs the programs in NumPy, operation by operation."""
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +22,7 @@ def versions():
 
 
 def residual(a, b, p):
-    """There is no fma; the product of two 16-bit numbers is exact in f32."""
+    """Computes the residual in f32, which is exact for 16-bit factors: NumPy has no fma."""
     wide = a.astype(np.float32) * b.astype(np.float32) - p.astype(np.float32)
     return wide.astype(a.dtype)
 

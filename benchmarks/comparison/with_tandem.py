@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs as kernels of one mcf operation each, compiled
-# for the CPU and to PTX, which Tandem's evaluator of PTX executes.
+# This file runs the programs as kernels of one mcf operation each, compiled for the CPU and to PTX,
+# which Tandem's PTX evaluator executes.
 #
 #===----------------------------------------------------------------------===#
-"""tandem.compile on the CPU, and PTX in an evaluator."""
+"""Uses tandem.compile on the CPU, and PTX in an evaluator."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The kernels of operations, and the launch of PTX without a GPU, are the tests'.
+# The tests have the kernels of single operations and the PTX launcher that needs no GPU.
 sys.path.append(str(ROOT / "test/Python"))
 
 import tandem
@@ -37,7 +37,7 @@ def kernel(case):
 
 
 def operands(case, planes):
-    """The planes by operand: components a and b, expansions x and y."""
+    """Returns the planes by operand: components a and b, expansions x and y."""
     if case.program == "mul":
         return {"x": [planes["a"], planes["a2"]], "y": [planes["b"], planes["b2"]]}
     if case.steps:
@@ -73,7 +73,7 @@ def arithmetic(text):
 
 
 def body(ir):
-    """The operations between the kernel's loads and stores."""
+    """Returns the operations between the kernel's loads and stores."""
     found = re.findall(r"(?m)^\s*(%\S+ = arith\.\w+f .*)$", ir)
     return "\n".join(found) + "\n"
 

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs in PyTorch, eagerly and compiled by Inductor
-# for the CPU.
+# This file runs the programs in PyTorch, eagerly and compiled by Inductor for the CPU.
 #
 #===----------------------------------------------------------------------===#
-"""torch, eager and torch.compile; sums of many addends are one compiled step each."""
+"""Uses torch, eager and with torch.compile; sums of many addends are one compiled step each."""
 
 import re
 
@@ -28,7 +27,7 @@ def versions():
 
 
 def residual(a, b, p):
-    """torch has no fma; the product of two 16-bit numbers is exact in f32."""
+    """Computes the residual in f32, which is exact for 16-bit factors: torch has no fma."""
     return (a.float() * b.float() - p.float()).to(a.dtype)
 
 
@@ -43,7 +42,7 @@ def program(case):
 
 
 def compiled(function, variant):
-    """The function as a variant runs it."""
+    """Returns the function as a variant runs it."""
     if variant == "eager":
         return function
     torch._dynamo.reset()

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the programs in Triton, in its interpreter and as the PTX
-# that it makes for sm_90, which Tandem's evaluator of PTX executes.
+# This file runs the programs in Triton: in its interpreter, and as the PTX that it generates for
+# sm_90, which Tandem's PTX evaluator executes.
 #
 #===----------------------------------------------------------------------===#
-"""Triton without a GPU: TRITON_INTERPRET=1, and PTX in an evaluator."""
+"""Uses Triton without a GPU: TRITON_INTERPRET=1, and PTX in an evaluator."""
 
 import re
 import types
@@ -38,7 +38,7 @@ def residual(a, b, p):
 
 
 def jitted(function):
-    """A program whose calls of others mean this file's."""
+    """Returns a jitted program whose calls of other programs resolve to those of this file."""
     return triton.jit(types.FunctionType(function.__code__, globals()))
 
 
@@ -92,7 +92,7 @@ def constants(case):
 
 
 def arguments(case, planes):
-    """Four operands, the last of them repeated where a program has fewer."""
+    """Returns four operands; programs with fewer get the last one repeated."""
     arrays = list(planes.values())
     return arrays + arrays[-1:] * (4 - len(arrays))
 
@@ -111,7 +111,7 @@ def interpret(case, planes):
 
 
 def compiled(case, variant):
-    """Compiles a case with Triton for sm_90: returns its PTX and its cubin."""
+    """Compiles a case with Triton for sm_90 and returns its PTX and cubin."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -128,8 +128,8 @@ def compiled(case, variant):
 
 
 def plain(ptx):
-    """PTX in the spelling that the evaluator reads: without debugging information, and
-    with the .rn that an addition or product without a rounding has by definition."""
+    """Returns PTX in the spelling that the evaluator reads: without debug information, and with
+    an explicit .rn on additions and products, whose default rounding it is."""
     ptx = ptx[:ptx.index("\n}\n") + 3]
     ptx = re.sub(r"(?m)^\s*\.(loc|file)\b.*\n", "", ptx)
     ptx = re.sub(r"\{ (%\w+) \}", r"\1", ptx)
@@ -159,7 +159,7 @@ def run(case, planes, variant):
 
 
 def arithmetic(ptx):
-    """The floating-point instructions of PTX."""
+    """Returns the floating-point instructions of PTX."""
     found = re.findall(r"(?m)^\s*((?:add|sub|mul|fma|neg|cvt)\S*f(?:16|32).*;)", ptx)
     return "\n".join(re.sub(r"\s+", " ", line) for line in found) + "\n"
 

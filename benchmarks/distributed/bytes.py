@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the count of what ranks send for the sum of a model's gradients, and for
-# its weights, at a transport whose ranks are threads of one process.
+# This file counts the bytes that ranks send to sum a model's gradients and to gather its weights,
+# with a transport whose ranks are threads of one process.
 #
 #===----------------------------------------------------------------------===#
 """Writes benchmarks/results/distributed/bytes.json: bytes per parameter and step."""
@@ -27,8 +27,8 @@ from tandem.torch.distributed._codec import codec  # noqa: E402
 
 FOLDER = RESULTS / "distributed"
 RANKS = (2, 4, 8, 16, 32, 64)
-#: A layer of a small transformer: attention, feed-forward block, norms. Up to 64 ranks share the
-#: rows of matrices evenly.
+#: The parameters of a small transformer layer: attention, feed-forward block, norms. Up to 64 ranks
+#: share the rows of matrices evenly.
 SHAPES = [(384, 128), (128, 128), (704, 128), (128, 352), (128,), (128,)]
 PARAMETERS = sum(torch.Size(shape).numel() for shape in SHAPES)
 STRATEGIES = ("fp8-lm", "fp8-collage-light", "dither-softsign-root")
@@ -40,7 +40,7 @@ def gradient(shape: tuple[int, ...], seed: int) -> torch.Tensor:
 
 
 def all_reduce(rank, strategy: str) -> None:
-    """A sum by GradientAllReduce."""
+    """Sums gradients with GradientAllReduce."""
     params = [torch.nn.Parameter(torch.zeros(shape, dtype=torch.bfloat16)) for shape in SHAPES]
     optimizer = tt.AdamW(params, strategy=strategy, min_8bit_size=0)
     reduce = tt.GradientAllReduce(optimizer, rank, tt.AutomaticScaling())
@@ -68,12 +68,12 @@ class Bucket:
 
 
 def ddp_hook(rank) -> None:
-    """A sum by the hook of DistributedDataParallel."""
+    """Sums gradients with the communication hook for DistributedDataParallel."""
     FP8CompressState(rank).send(Bucket(rank.rank)).wait()
 
 
 def reduce_scatter(rank) -> None:
-    """A sum by FSDP2's reduce-scatter, whose shards other ranks do not get."""
+    """Sums gradients with FSDP2's reduce-scatter; the result stays sharded."""
     flat = torch.cat([gradient(shape, 10 * rank.rank + i).flatten()
                       for i, shape in enumerate(SHAPES)])
     shard = flat.new_empty(len(flat) // rank.size)
@@ -82,8 +82,9 @@ def reduce_scatter(rank) -> None:
 
 
 def weight_gather(rank) -> None:
-    """A gather of FSDP2 for a pass: of matrices as codes, with the maximum of their scales; as they
-    are, with FSDP2's padding, of those whose rows ranks do not share evenly, and of vectors."""
+    """Gathers weights as FSDP2 does for a pass. Matrices whose rows divide evenly travel as
+    codes with the maximum of their scales; other parameters travel unencoded, with FSDP2's
+    padding."""
     wide, shards = 0, []
     for i, shape in enumerate(SHAPES):
         weight = gradient(shape, i)
@@ -99,7 +100,7 @@ def weight_gather(rank) -> None:
 
 
 def ways() -> dict:
-    """The sums, and the gather, by name."""
+    """Returns the sums and the gather by name."""
     sums = {f"GradientAllReduce, {strategy}": (lambda rank, s=strategy: all_reduce(rank, s))
             for strategy in STRATEGIES}
     return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter,
@@ -107,7 +108,8 @@ def ways() -> dict:
 
 
 def counted(count: int, work) -> dict:
-    """The most bytes per parameter that a rank sends and gets, and the least."""
+    """Returns the largest and smallest numbers of bytes per parameter that a rank sends and
+    gets."""
     def run(rank):
         torch.set_num_threads(1)
         work(rank)
@@ -119,7 +121,7 @@ def counted(count: int, work) -> dict:
 
 
 def formulas(count: int) -> dict[str, float]:
-    """Bytes per parameter that a rank sends, and gets, without scales."""
+    """Returns the bytes per parameter that a rank sends and gets, without scales."""
     share = (count - 1) / count
     return {"codes, summed in slices": 2 * share, "codes, all gathered": count - 1.0,
             "bf16 ring": 4 * share, "f32 ring": 8 * share, "bf16 all-gather": 2 * share}

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements FP8-LM's figure 7 for a toy model: how far sums of gradients in E4M3
-# are from exact ones, by the factor mu and by how sums are rounded.
+# This file reproduces FP8-LM's figure 7 for a toy model: the error of gradient sums in E4M3 by the
+# factor mu and by the order of roundings.
 #
 #===----------------------------------------------------------------------===#
-"""Writes benchmarks/results/distributed/noise.json: signal to noise, underflow, overflow."""
+"""Writes benchmarks/results/distributed/noise.json: signal-to-noise ratio, underflow, overflow."""
 
 import argparse
 import math
@@ -28,7 +28,7 @@ from training import Run, Setting, Shape, batches, load_corpus  # noqa: E402
 FOLDER = RESULTS / "distributed"
 RANKS = (2, 8, 32, 64)
 SETTING = Setting(Shape(width=32, layers=2, heads=4, context=32), batch=8, steps=300, lr=3e-3)
-#: The steps that automatic scaling has to find its factor.
+#: The number of steps in which automatic scaling finds its factor.
 ROUNDS = 16
 E4M3_MAX = 448.0
 
@@ -39,7 +39,7 @@ E4M3_MAX = 448.0
 
 
 def gradients(run: Run, count: int, seed: int) -> list[list[torch.Tensor]]:
-    """The bf16 gradients of a number of ranks, each of a batch of its own."""
+    """Returns bf16 gradients, of a different batch for each rank."""
     drawn = batches(run.corpus.train, count, SETTING.batch, SETTING.shape.context, seed)
     params = list(run.model.parameters())
     return [[grad.bfloat16() for grad in torch.autograd.grad(run.loss(*batch), params)]
@@ -56,7 +56,7 @@ def encode(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def own_codes(grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A rank's gradient as fp8-lm stores it: what it stands for, and its scale."""
+    """Returns a rank's gradient as fp8-lm stores it: the decoded values and the scale."""
     values = grad.float()
     quotient = values.abs().max() / E4M3_MAX
     if not quotient:
@@ -70,7 +70,8 @@ def saturated(codes: torch.Tensor) -> int:
 
 
 def in_slices(values: list[torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, int, int]:
-    """(mean's codes, saturated, encoded) where sums are in f32 and encoded once."""
+    """Sums in f32 and encodes once; returns (codes of the mean, number saturated, number
+    encoded)."""
     sent = [encode(value, scale) for value in values]
     total = sent[0].float() * scale
     for codes in sent[1:]:
@@ -81,7 +82,7 @@ def in_slices(values: list[torch.Tensor], scale: torch.Tensor) -> tuple[torch.Te
 
 
 def in_chain(values: list[torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, int, int]:
-    """The same where each partial sum is encoded, as in a ring that adds up codes."""
+    """Encodes each partial sum, as a ring that adds codes does; returns the same tuple."""
     sent = [encode(value, scale) for value in values]
     total, found = sent[0], sum(map(saturated, sent))
     for codes in sent[1:]:
@@ -99,7 +100,7 @@ ORDERS = {"slices": in_slices, "chain": in_chain}
 
 
 class Sum:
-    """The mean of a step's gradients over ranks, beside the exact one."""
+    """Means of a step's gradients over ranks, compared with exact means."""
 
     def __init__(self, ranks: list[list[torch.Tensor]], order: str, mu: float):
         self.signal = self.noise = 0.0
@@ -129,7 +130,7 @@ class Sum:
 
 
 def check(ranks: list[list[torch.Tensor]], mu: float) -> None:
-    """Fails unless GradientAllReduce has the bits that are computed here."""
+    """Asserts that GradientAllReduce gives the same bits as this file."""
     def work(rank):
         torch.set_num_threads(1)
         params = [torch.nn.Parameter(torch.zeros_like(grad)) for grad in ranks[0]]
@@ -145,7 +146,7 @@ def check(ranks: list[list[torch.Tensor]], mu: float) -> None:
 
 
 def automatic(run: Run, count: int, order: str) -> float:
-    """The factor that automatic scaling has found."""
+    """Returns the factor that automatic scaling finds."""
     scaling = tt.AutomaticScaling()
     for seed in range(ROUNDS):
         found = Sum(gradients(run, count, 1000 + seed), order, scaling.mu)

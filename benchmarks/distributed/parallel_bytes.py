@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the count of bytes that a Llama layer under tensor and sequence
-# parallelism exchanges: PyTorch's styles in bf16, and ours in codes.
+# This file counts the bytes that a Llama layer exchanges under tensor and sequence parallelism,
+# with PyTorch's styles in bf16 and with ours in codes.
 #
 #===----------------------------------------------------------------------===#
-"""Counts the collectives of one forward and one backward pass, as the transport gets them.
+"""Counts the collectives of one forward and one backward pass as the transport receives them.
 
-Each rank of gloo counts what it sends, with rings for all-gather, reduce-scatter and all-reduce:
-(N - 1) / N of the whole tensor, for an all-reduce twice. FP8-LM's table 7 counts all-gathers of
-activations and reduce-scatters of their gradients, which this lists apart from the rest.
+Each gloo rank counts the bytes it sends, assuming rings for all-gather, reduce-scatter and
+all-reduce: (N - 1) / N of the whole tensor, and twice that for an all-reduce. FP8-LM's table 7
+covers all-gathers of activations and reduce-scatters of their gradients, which are listed
+separately.
 """
 
 import argparse
@@ -33,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import common
 from tandem.torch import distributed as coded
 
-#: A small layer of Llama's proportions. Bytes go with tokens times width.
+#: A small layer with Llama's proportions. Bytes are proportional to tokens times width.
 TOKENS, WIDTH, HIDDEN, HEADS = 256, 256, 704, 8
 RANKS = (2, 4)
 
@@ -73,7 +74,7 @@ class Layer(torch.nn.Module):
 
 
 def bf16_plan() -> dict:
-    """PyTorch's own styles, as its tutorial of tensor parallelism has them."""
+    """Returns PyTorch's own styles, as in its tensor-parallelism tutorial."""
     gather = {"input_layouts": (Shard(1),), "desired_input_layouts": (Replicate(),)}
     inputs = dict.fromkeys(("attention", "feed_forward"), wide.PrepareModuleInput(**gather))
     norms = {name: wide.SequenceParallel() for name in ("norm1", "norm2")}
@@ -81,7 +82,7 @@ def bf16_plan() -> dict:
 
 
 def coded_plan() -> dict:
-    """The same in codes."""
+    """Returns the same plan with coded activations."""
     norms = {name: coded.FP8SequenceParallel() for name in ("norm1", "norm2")}
     return norms | _linears(coded.FP8ColwiseParallel, coded.FP8RowwiseParallel)
 
@@ -93,13 +94,13 @@ def _linears(column, row) -> dict:
 
 
 PLANS = {"bf16": bf16_plan, "codes": coded_plan}
-#: The collectives by a part of the names of torch.distributed's operations; the first that fits.
+#: The collective for each part of an operation's name in torch.distributed; the first match counts.
 KINDS = {"gather": "all-gather", "scatter": "reduce-scatter", "alltoall": "all-to-all",
          "all_to_all": "all-to-all", "reduce": "all-reduce"}
 
 
 class Counter(TorchDispatchMode):
-    """Adds up what this rank sends, by collective."""
+    """Adds up the bytes that this rank sends, by collective."""
 
     def __init__(self, ranks: int):
         super().__init__()
@@ -114,7 +115,7 @@ class Counter(TorchDispatchMode):
 
     def _count(self, name: str, args, result) -> None:
         kind = next((kind for part, kind in KINDS.items() if part in name), None)
-        if kind is None:  # waits, and the like
+        if kind is None:  # wait_tensor and similar
             return
         whole = max(t.nbytes for t in tree_leaves((args, result)) if isinstance(t, torch.Tensor))
         times = 2 if kind == "all-reduce" else 1
@@ -122,7 +123,7 @@ class Counter(TorchDispatchMode):
 
 
 def measure(plan: str) -> dict:
-    """This rank's bytes of a forward and a backward pass, and the output's deviation."""
+    """Returns this rank's bytes in both passes, and the relative error of the output."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
     torch.manual_seed(0)
     model, x = Layer().bfloat16(), torch.randn(1, TOKENS, WIDTH).bfloat16()
@@ -147,7 +148,7 @@ def measure(plan: str) -> dict:
 
 
 def work(rank: int, ranks: int, folder: str) -> None:
-    """One rank; the first prints."""
+    """Runs one rank; rank 0 saves the result."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks,
                             store=dist.FileStore(f"{folder}/store", ranks))
@@ -158,7 +159,7 @@ def work(rank: int, ranks: int, folder: str) -> None:
 
 
 def run(ranks: int) -> dict:
-    """The counts of the first of a number of ranks."""
+    """Runs a number of ranks and returns the counts of rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         workers = [subprocess.Popen([sys.executable, __file__, "--rank", str(rank), "--ranks",
                                      str(ranks), "--folder", folder]) for rank in range(ranks)]
@@ -180,7 +181,7 @@ def main() -> None:
     found = {str(ranks): run(ranks) for ranks in RANKS}
     common.save("parallel_bytes", {
         "layer": {"tokens": TOKENS, "width": WIDTH, "hidden": HIDDEN, "heads": HEADS},
-        # Table 7, GPT-13B and GPT-175B: GB of activations, FP8 beside BF16.
+        # Table 7, GPT-13B and GPT-175B: GB of activations in FP8 over those in BF16.
         "paper_ratio": {"GPT-13B": 3.1 / 4.7, "GPT-175B": 3.9 / 5.9},
         "ranks": found}, common.RESULTS / "distributed")
     for ranks, result in found.items():

@@ -3,21 +3,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the times of training steps, and the bytes that each rank keeps,
-# under DistributedDataParallel and fully_shard, beside PyTorch's and torchao's optimizers.
+# This file measures the times of training steps and the bytes that each rank keeps, under
+# DistributedDataParallel and fully_shard, together with PyTorch's and torchao's optimizers.
 #
 #===----------------------------------------------------------------------===#
 """Times training steps on gloo ranks, and writes steps.json and the page's section.
 
     steps.py [--ranks N] [--rounds N] [--torchao FOLDER] [--results FOLDER] [--page]
 
-All ways train the same model, layers of Llama's proportions or the demo's, in the same processes,
-in turn: what disturbs one round disturbs all of them. Times are those of the slowest rank. Bytes
-are those of the weights, gradients and states that a rank has after the backward pass, and the most
-that PyTorch's allocator has handed out at once in a step, on the rank where that is more. Under
-DistributedDataParallel, a collective takes the time that it takes by itself, and adds to the
-backward pass what this takes longer than inside of no_sync(); the share that overlaps is the rest.
-With --page it only writes the section of the results that there are.
+All ways train the same model, with layers of Llama's proportions or the demo's, alternately in the
+same processes, so that a disturbance affects all ways of a round. Times are those of the slowest
+rank. Bytes are those of weights, gradients and states that a rank has after the backward pass, and
+the peak that PyTorch's allocator hands out in a step, on the rank where it is largest. Under
+DistributedDataParallel, the collective is timed separately; the part of its time by which it
+lengthens the backward pass, compared with no_sync(), does not overlap, and the rest does. With
+--page, the script only writes the section from the existing results.
 """
 
 import argparse
@@ -52,7 +52,7 @@ WIDTH, HIDDEN, LAYERS, TOKENS = 1024, 2816, 2, 32
 
 
 class Layer(torch.nn.Module):
-    """A gated network and the four projections of attention, which is left out."""
+    """A gated network and the four projections of attention, without the attention itself."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class Layer(torch.nn.Module):
 
 
 class Llama(torch.nn.Module):
-    """Some layers, and the mean square of what they give."""
+    """Several layers; the loss is the mean square of their output."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ def demo_batch(generator, dtype):
     return tokens[:, :-1], tokens[:, 1:]
 
 
-#: Each model by name: what makes it, and its batches.
+#: The factory and the batches of each model, by name.
 MODELS = {"two layers of Llama's proportions": (Llama, llama_batch),
           "the demo's model": (lambda: demo.Transformer(VOCABULARY), demo_batch)}
 
@@ -121,7 +121,7 @@ def fsdp2(name, dtype, make):
 
 
 def ways(model):
-    """Each way by its name: what makes the model and its optimizer."""
+    """Returns the factories of model and optimizer for each way, by name."""
     wide, half = torch.float32, torch.bfloat16
     plain = lambda params: torch.optim.AdamW(params, lr=1e-4, foreach=True)  # noqa: E731
     ours = lambda name: lambda params: tt.AdamW(params, lr=1e-4, strategy=name)  # noqa: E731
@@ -139,7 +139,7 @@ def ways(model):
     }
     try:
         from torchao.optim import AdamW8bit
-        # A step over shards in bf16 fails where PyTorch 2.13 compiles that of torchao 0.18.
+        # With PyTorch 2.13, compiling the bf16 step of torchao 0.18 over shards fails.
         found["FSDP2, torchao AdamW8bit, f32"] = lambda: fsdp2(
             model, wide, lambda params: AdamW8bit(params, lr=1e-4))
     except ImportError:
@@ -152,14 +152,14 @@ def local(tensor):
 
 
 def tensors_in(tensor):
-    """The tensors that hold a state, of a subclass such as torchao's too."""
+    """Returns the tensors that hold a state, also those inside a subclass such as torchao's."""
     tensor = local(tensor)
     names = tensor.__tensor_flatten__()[0] if hasattr(tensor, "__tensor_flatten__") else None
     return [getattr(tensor, name) for name in names] if names else [tensor]
 
 
 def bytes_of(model, optimizer):
-    """Bytes of weights, gradients and states on this rank."""
+    """Returns the bytes of weights, gradients and states on this rank."""
     states = [each for state in optimizer.state.values() for value in state.values()
               if isinstance(value, torch.Tensor) for each in tensors_in(value)]
     return sum(local(p).nbytes + local(p.grad).nbytes for p in model.parameters()) + sum(
@@ -167,14 +167,14 @@ def bytes_of(model, optimizer):
 
 
 def slowest(seconds):
-    """Each time on the rank where it is longest."""
+    """Returns each time on the rank where it is longest."""
     told = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(told, dist.ReduceOp.MAX)
     return told.tolist()
 
 
 def run(model, optimizer, batch):
-    """One training step: seconds of all of it, and of the optimizer's."""
+    """Runs one training step; returns the seconds of the step and of the optimizer in it."""
     dist.barrier()
     begin = time.perf_counter()
     model(*batch).backward()
@@ -187,7 +187,7 @@ def run(model, optimizer, batch):
 
 
 def peak_bytes(make, batch_of):
-    """The most bytes of all tensors in a second step, counted since before the model was made."""
+    """Returns the peak bytes of all tensors in a second step, starting before the model is made."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         model, optimizer = make()
         for number in range(2):
@@ -204,7 +204,7 @@ def peak_bytes(make, batch_of):
 
 
 class Bucket:
-    """A bucket of a communication hook, of all gradients."""
+    """A bucket for a communication hook that holds all gradients."""
 
     def __init__(self, params):
         self._parts = [p.grad for p in params]
@@ -222,7 +222,8 @@ class Bucket:
 
 
 def passes(model, batch, sends):
-    """Seconds of a backward pass with and without the collective, and of that by itself."""
+    """Returns the seconds of a backward pass with and without the collective, and of the
+    collective."""
     seconds = []
     for silent in (contextlib.nullcontext(), model.no_sync()):
         with silent:
@@ -244,7 +245,7 @@ def passes(model, batch, sends):
 
 
 def row_of(times, overlap, kept, peak):
-    """The medians of a way."""
+    """Returns the medians of a way."""
     row = {"step_ms": 1e3 * statistics.median(t[0] for t in times),
            "optimizer_ms": 1e3 * statistics.median(t[1] for t in times), "bytes": kept,
            "peak_bytes": peak}
@@ -257,7 +258,7 @@ def row_of(times, overlap, kept, peak):
 
 
 def train(name, rank, rounds):
-    """The rows of a model."""
+    """Returns the rows of a model."""
     def batch_of(number, model):
         generator = torch.Generator().manual_seed(number + rank)
         return MODELS[name][1](generator, next(model.parameters()).dtype)
@@ -286,7 +287,7 @@ def train(name, rank, rounds):
 def measure(rank, ranks, rounds, folder, torchao):
     if torchao:
         sys.path.append(torchao)
-    # It compiles a function for each shape of a parameter, and past the limit runs it uncompiled.
+    # Each shape of a parameter compiles a function, and past the limit functions run uncompiled.
     torch._dynamo.config.recompile_limit = 64
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks,
@@ -304,11 +305,11 @@ def measure(rank, ranks, rounds, folder, torchao):
 TEXT = """\
 ## Steps of {ranks} ranks
 
-Medians of {rounds} steps on {ranks} gloo ranks of one thread each, which share this machine's cores, of the slowest rank;
-`benchmarks/distributed/steps.py` takes the ways in turn. Bytes are those of weights, gradients and states that a rank has after
-the backward pass; *at most* is what all tensors take in a step, with activations, buckets and gathered weights. *Overlapped* is the share of the collective's time by which the backward pass under `DistributedDataParallel`
-does not get longer: the pass is also timed inside of `no_sync()`, which sends nothing, and the collective by itself. Ranks that share
-cores and memory can overlap little.
+Times are medians of {rounds} steps of the slowest rank, on {ranks} gloo ranks of one thread each, which share this machine's cores;
+`benchmarks/distributed/steps.py` measures all rows alternately. Bytes are those of weights, gradients and states that a rank has after
+the backward pass. *At most* is the peak of all tensors in a step, with activations, buckets and gathered weights. *Overlapped* is the
+share of the collective's time that the backward pass under `DistributedDataParallel` hides: the pass is also timed inside `no_sync()`,
+which sends nothing, and the collective on its own. Ranks that share cores and memory can overlap little.
 
 {tables}
 
@@ -317,7 +318,7 @@ cores and memory can overlap little.
 
 
 def table_of(name, result):
-    """A model's table."""
+    """Formats a model's table."""
     count = result["parameters"][name]
     rows = [[way, f"{row['step_ms']:.0f}", f"{row['optimizer_ms']:.1f}",
              f"{row['bytes'] / 2**20:.1f}", f"{row['bytes'] / count:.2f}",
@@ -332,7 +333,7 @@ def table_of(name, result):
 
 
 def render(results):
-    """The section."""
+    """Formats the section."""
     result = common.load("steps", results)
     return TEXT.format(ranks=result["ranks"], rounds=result["rounds"],
                        machine=common.machine_text(result),
@@ -340,7 +341,7 @@ def render(results):
 
 
 def written(page, results):
-    """The page with the section in its place, at the end if it had none."""
+    """Returns the page with the section in its place, or at the end if the page has none."""
     before, found, rest = page.partition(BEGIN)
     before = before if found else before + "\n"
     return f"{before}{BEGIN}\n{render(results)}\n{END}{rest.partition(END)[2] if found else chr(10)}"

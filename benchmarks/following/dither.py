@@ -1,25 +1,24 @@
-#===- dither.py - Bits that are even in time -------------------*- Python -*-===#
+#===- dither.py - Evenly distributed rounding bits ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements a sequence of rounding bits for states and weights, and
-# measures its errors beside those of independent random bits.
+# This file implements a sequence of rounding bits for states and weights, and measures its errors
+# and those of independent random bits.
 #
 #===----------------------------------------------------------------------===#
-"""Errors of accumulators that are rounded by bits which are even in time.
+"""Measures errors of accumulators whose rounding bits are evenly distributed in time.
 
-Stochastic rounding with independent bits lets a state follow its average, but its errors
-add up as a random walk. Bits that fill [0, 2^16) evenly from step to step, for each element
-for itself, keep them bounded. The bits of an element are the high half of
+With independent bits, stochastic rounding lets a state follow its average, but its errors
+accumulate as a random walk. They stay bounded if the bits of each element fill [0, 2^16) evenly
+from step to step. The bits of an element are the high half of
 
     h = element * ELEMENT + S,
 
-with one word S for a tensor, a role and a step. Within a window of 64 steps S visits 64
-strata in the order of a lattice with a random rotation and one of four multipliers; from
-window to window the golden ratio refines the strata. A single rounding is unbiased, since
-S is uniform over seeds. docs/Numerics.md specifies it; scripts/following.sh shows what it
-does for moments.
+where S is one word per tensor, role and step. Within a window of 64 steps, S visits 64 strata in
+the order of a lattice with a random rotation and one of four multipliers; from window to window,
+the golden ratio refines the strata. A single rounding is unbiased, since S is uniform over seeds.
+docs/Numerics.md specifies the sequence, and scripts/following.sh shows its effect on moments.
 """
 
 import argparse
@@ -31,22 +30,22 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test/Python"))
 from model.philox import philox4x32  # noqa: E402
 
-#: The increment from element to element. Among 60,000 random odd numbers, it is the one that
-#: keeps the neighbours along a column apart for all common row lengths.
+#: The increment from element to element. Among 60,000 random odd numbers, it best separates the
+#: neighbours along a column for all common row lengths.
 ELEMENT = 0x6107DA4D
 #: 2^32 divided by the golden ratio.
 GOLDEN = 0x9E3779B9
 #: The multipliers 19, 23, 27 and 39 of the lattice, a byte each.
 MULTIPLIERS = 0x271B1713
-#: Second words of the counter. Stochastic rounding has an element's high half there, which
-#: is smaller.
+#: Second words of the counter. Stochastic rounding puts an element's high half there, which is
+#: always smaller.
 WINDOW_TAG, BASE_TAG = 0x64697468, 0x64697469
 STRATA = 64
 _WORD = 0xFFFFFFFF
 
 
 def words(seed: int, tensor: int, role: int, steps: np.ndarray) -> np.ndarray:
-    """S of each step."""
+    """Returns S for each step."""
     key = seed & _WORD, seed >> 32 & _WORD
     steps = np.asarray(steps, np.uint64) & np.uint64(_WORD)
     window, place = steps // np.uint64(STRATA), steps % np.uint64(STRATA)
@@ -60,11 +59,11 @@ def words(seed: int, tensor: int, role: int, steps: np.ndarray) -> np.ndarray:
 
 
 def bits(word: int, first: int, count: int, negative: np.ndarray | None = None) -> np.ndarray:
-    """The 16 bits of elements first, first + 1, ... at a step with S = `word`.
+    """Returns the 16 bits of elements first, first + 1, ... at a step with S = `word`.
 
-    A magnitude (n + f) ulp rounds up iff its f in units of 2^-16 and its bits reach 2^16.
-    Where a number is negative the bits are complemented, so that both signs round towards
-    positive infinity for the same bits.
+    A magnitude (n + f) ulp rounds up iff f in units of 2^-16 plus the bits reaches 2^16. The bits
+    of negative numbers are complemented, so that both signs round towards positive infinity for the
+    same bits.
     """
     element = (np.uint64(first) + np.arange(count, dtype=np.uint64)).astype(np.uint32)
     with np.errstate(over="ignore"):
@@ -73,16 +72,16 @@ def bits(word: int, first: int, count: int, negative: np.ndarray | None = None) 
 
 
 def rounded_sums(sequence: np.ndarray, addends: np.ndarray) -> np.ndarray:
-    """Returns whole numbers to which a fraction was added at every step, each sum rounded.
+    """Returns integers to which a fraction is added at every step, with each sum rounded.
 
-    `sequence` has the words of 32 bits by step and trial, `addends` a fraction in units of
-    2^-32 by trial.
+    `sequence` has the 32-bit words by step and trial, `addends` a fraction in units of 2^-32 by
+    trial.
     """
     return ((sequence.astype(np.uint64) + addends) >> np.uint64(32)).sum(axis=0, dtype=np.int64)
 
 
 def errors(kind: str, interval: int, additions: int, trials: int, seed: int = 1) -> np.ndarray:
-    """Errors of sums, in units of the last place: additions at every `interval`-th step."""
+    """Returns errors of sums in ulps, with an addition at every `interval`-th step."""
     random = np.random.default_rng([seed, interval])
     addends = random.integers(0, 2**32, trials, dtype=np.uint64)
     if kind == "random":
@@ -97,7 +96,7 @@ def errors(kind: str, interval: int, additions: int, trials: int, seed: int = 1)
 
 
 def ratio(interval: int, additions: int, trials: int = 64, seeds: int = 6) -> float:
-    """The root mean square of the errors by that of independent bits, from theory."""
+    """Returns the RMS error relative to the theoretical one of independent bits."""
     found = [errors("dither", interval, additions, trials, seed) for seed in range(seeds)]
     return float(np.sqrt(np.mean(np.square(found)) / (additions / 6)))
 

@@ -3,23 +3,23 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of what happens to the moments of AdamW
-# under a strategy when gradients stop or change.
+# This file measures what happens to the moments of AdamW under a strategy when gradients stop or
+# change.
 #
 #===----------------------------------------------------------------------===#
 """Measures whether AdamW's stored moments follow what they average.
 
-A state in few bits stays where it is if one step's change is less than half a step of its
-code or of its scale. Three streams of gradients show it, per element, beside float64:
+A low-precision state does not move if the change of one step is less than half a step of its code
+or of its scale. Three streams of gradients show it per element, compared with float64:
 
-- ghosts: one steady neighbour keeps the scale of each group while the other elements'
-  gradients stop. The update that is left, in learning rates, must go to zero.
-- amplitude: the other elements' gradients become three times as large, or 0.3 times.
-  sqrt(v) by its exact value must become 1.
-- rest: the gradients of whole groups stop. v by its exact value must stay 1.
+- ghosts: one steady neighbour keeps the scale of each group while the gradients of the
+other elements stop. The remaining update, in learning rates, must go to zero.
+- amplitude: the gradients of the other elements become 3 or 0.3 times as large.
+The ratio of sqrt(v) to its exact value must return to 1.
+- rest: the gradients of whole groups stop. The ratio of v to its exact value must stay 1.
 
-states.py asks the same of the states of other graphs, libraries.py records bitsandbytes,
-torchao and torch.
+states.py does the same for the states of other graphs; libraries.py records bitsandbytes, torchao
+and torch.
 """
 
 import argparse
@@ -39,30 +39,30 @@ from common import update  # noqa: E402
 
 import tandem  # noqa: E402
 
-#: Elements of a tensor: 16 of the longest groups.
+#: The number of elements of a tensor: 16 of the longest groups.
 SIZE = 4096
-#: The distance of the elements that are neighbours, whose gradients continue.
+#: The distance between neighbours, the elements whose gradients continue.
 STRIDE = 32
-#: The gradients' size beside the neighbour's, element by element in turn.
+#: Sizes of gradients relative to the neighbour's, which elements have in turn.
 LEVELS = (0.2, 0.02, 0.002)
-#: The neighbour's gradients.
+#: The size of the neighbours' gradients.
 GRADIENT = 1e-3
 LR, EPS = 1e-3, 1e-8
-#: Steps before gradients change, at least.
+#: The minimum number of steps before gradients change.
 WARM = 200
 BETA2 = (0.9, 0.95, 0.99, 0.999, 0.9999)
-#: Strategies whose drift is recorded step by step after the gradients have stopped, two of
-#: them as they were before their states were dithered.
+#: Strategies whose drift is recorded step by step after the gradients have stopped; the last two
+#: store states without dither.
 TRACED = ("adam8bit", "flash", "adam8bit-nearest", "flash-nearest")
 TRACED_BETA2, TRACED_STEPS = 0.999, 400
-#: The folder of those strategies.
+#: The folder of the strategies without dither.
 PATH = pathlib.Path(__file__).resolve().parent / "strategies"
 PLAIN = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
 @dataclass
 class Elements:
-    """The kinds of the tensor's elements."""
+    """The role and size of each of the tensor's elements."""
 
     is_neighbour: np.ndarray
     level: np.ndarray
@@ -90,7 +90,7 @@ class Exact:
 
 
 class Stored:
-    """A graph's update under a strategy, of one tensor."""
+    """A graph's update of one tensor under a strategy."""
 
     def __init__(self, strategy: str, hypers: dict[str, float], seed: int = 1,
                  graph: str = "adamw"):
@@ -102,7 +102,7 @@ class Stored:
         self.plan = self._plan()
 
     def _stored(self, roles, **values: np.ndarray) -> dict[str, np.ndarray]:
-        """The planes of these roles, zeros where there is no value."""
+        """Returns the planes of these roles; roles without a value are zero."""
         start = {role: values.get(role, np.zeros(SIZE, np.float32)) for role in roles}
         return tandem.convert_state(self.graph, start, "fp32", self.strategy, path=[PATH],
                                     threads=1)
@@ -113,7 +113,7 @@ class Stored:
         return plan
 
     def copy(self) -> "Stored":
-        """One that goes on from here by itself."""
+        """Returns an independent copy that can continue from here."""
         other = copy.copy(self)
         other.planes = {name: plane.copy() for name, plane in self.planes.items()}
         other.plan = other._plan()
@@ -130,7 +130,7 @@ class Stored:
         self.plan.launch([hypers], [numbers], threads=1)
 
     def _coded(self, gradient: np.ndarray) -> dict[str, np.ndarray]:
-        """The gradient's planes."""
+        """Returns the gradient's planes."""
         planes = [p for p in self.kernel.planes if p.role == "grad"]
         if len(planes) == 1 and planes[0].type in PLAIN:
             plane = gradient.astype(PLAIN[planes[0].type])
@@ -139,24 +139,25 @@ class Stored:
         return {p.name: made[p.name] for p in planes}
 
     def values(self) -> list[np.ndarray]:
-        """The states, decoded."""
+        """Returns the decoded states."""
         wide = tandem.convert_state(self.graph, self.planes, self.strategy, "fp32", path=[PATH],
                                     threads=1)
         return [wide[name].astype(np.float64) for name in self.states]
 
 
 class AdamW(Stored):
-    """AdamW, without decay."""
+    """AdamW without weight decay."""
 
     def __init__(self, strategy: str, beta1: float, beta2: float, seed: int = 1):
         self.betas = beta1, beta2
-        #: f16 has no number for a smaller one, which is refused there.
+        #: A smaller eps rounds to zero in f16 and is rejected.
         self.eps = 1e-7 if strategy.startswith("f16") else EPS
         super().__init__(strategy, {"lr": LR, "eps": self.eps, "weight_decay": 0.0,
                                     "beta1": beta1, "beta2": beta2}, seed)
 
     def update(self) -> np.ndarray:
-        """m / (sqrt(v) + eps) with the biases corrected: the step in learning rates."""
+        """Returns the bias-corrected m / (sqrt(v) + eps), the step in units of the learning
+        rate."""
         m, v = self.values()
         first, second = (1 - beta**self.steps for beta in self.betas)
         return m / first / (np.sqrt(v / second) + self.eps)
@@ -164,21 +165,21 @@ class AdamW(Stored):
 
 @dataclass
 class Stream:
-    """Gradients of one seed."""
+    """The gradients of one seed."""
 
     elements: Elements
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def gradient(self, factor: float = 1.0) -> np.ndarray:
-        """Normal numbers around a mean of 0.5, times a factor; neighbours' are always 1."""
+        """Returns normal numbers with mean 0.5 times a factor; neighbours always have 1."""
         noise = factor * (0.5 + self.random.standard_normal(SIZE))
         steady = np.where(self.elements.is_neighbour, 1.0, noise)
         return (GRADIENT * self.elements.level * steady).astype(np.float32)
 
 
 def measure_ghosts(strategy: str, beta1: float, beta2: float, steps: int) -> dict:
-    """The largest update of an element whose gradients have stopped, 20 time constants of m
-    later and from then on, by its level."""
+    """Returns the largest update of an element after its gradients have stopped, from 20 time
+    constants of m onwards, by level."""
     elements = Elements.make()
     stream, stored = Stream(elements), AdamW(strategy, beta1, beta2)
     for _ in range(WARM):
@@ -193,8 +194,8 @@ def measure_ghosts(strategy: str, beta1: float, beta2: float, steps: int) -> dic
 
 
 def trace(strategy: str, beta1: float, beta2: float) -> list[float]:
-    """Returns how far the weights of all elements except neighbours have moved since their
-    gradients have stopped, in learning rates, step by step: the mean over the elements."""
+    """Returns the mean distance that elements other than neighbours have moved since their
+    gradients stopped, in learning rates, for each step."""
     elements = Elements.make()
     stream, stored = Stream(elements), AdamW(strategy, beta1, beta2)
     for _ in range(WARM):
@@ -208,8 +209,8 @@ def trace(strategy: str, beta1: float, beta2: float) -> list[float]:
 
 
 def measure_amplitude(strategy: str, beta1: float, beta2: float) -> dict[str, dict]:
-    """sqrt(v) by its exact value, averaged from three time constants after the gradients have
-    become three times as large, and after they have become 0.3 times."""
+    """Returns the ratio of sqrt(v) to its exact value, averaged from three time constants after
+    the gradients became three times as large, and after they became 0.3 times as large."""
     elements, constants = Elements.make(), math.ceil(1 / (1 - beta2))
     stream = Stream(elements)
     stored, exact = AdamW(strategy, beta1, beta2), Exact(beta1, beta2)
@@ -224,8 +225,8 @@ def measure_amplitude(strategy: str, beta1: float, beta2: float) -> dict[str, di
 
 def _ratios(stored: AdamW, exact: Exact, stream: Stream, factor: float,
             steps: int) -> np.ndarray:
-    """sqrt(v) by its exact value after a number of steps of gradients times a factor, the mean
-    over 60 more."""
+    """Returns the ratio of sqrt(v) to its exact value after a number of steps with scaled
+    gradients, averaged over 60 more."""
     ratios = []
     for step in range(steps + 60):
         gradient = stream.gradient(factor)
@@ -237,7 +238,7 @@ def _ratios(stored: AdamW, exact: Exact, stream: Stream, factor: float,
 
 
 def measure_rest(strategy: str, beta1: float, beta2: float, steps: int) -> float:
-    """The second moments of elements at rest by their exact values."""
+    """Returns the ratio of the second moments of elements at rest to their exact values."""
     elements = Elements.make()
     stream = Stream(elements)
     stored, exact = AdamW(strategy, beta1, beta2), Exact(beta1, beta2)
@@ -254,12 +255,12 @@ def _by_level(elements: Elements, values: np.ndarray, join) -> dict[str, float]:
 
 
 def rest_steps(beta2: float) -> int:
-    """Three time constants, but at most 3000 steps."""
+    """Returns three time constants, but at most 3000 steps."""
     return min(3000, 3 * math.ceil(1 / (1 - beta2)))
 
 
 def measure(strategy: str, beta1: float, beta2: float) -> dict:
-    """All of a strategy's figures for a pair of betas."""
+    """Returns all figures of a strategy for a pair of betas."""
     return {"beta1": beta1, "beta2": beta2,
             "bytes": tandem.compile("adamw", strategy, path=[PATH]).bytes_per_parameter,
             "ghosts": measure_ghosts(strategy, beta1, beta2, 100),
@@ -268,8 +269,8 @@ def measure(strategy: str, beta1: float, beta2: float) -> dict:
 
 
 def follows(figures: dict) -> bool:
-    """Whether a strategy follows: no ghost above 0.01 learning rates, sqrt(v) within 15 % of
-    its exact value where the levels are those of an 8-bit code, v at rest within 15 %."""
+    """Returns whether a strategy follows: no ghost above 0.01 learning rates, sqrt(v) within 15
+    % of its exact value at the levels that an 8-bit code has, and v at rest within 15 %."""
     near = [figures[key][str(level)] for key in ("x3", "x0.3") for level in LEVELS[:2]]
     return (max(figures["ghosts"].values()) < 0.01
             and all(abs(ratio - 1) < 0.15 for ratio in near)
@@ -284,7 +285,7 @@ def measure_all(strategies: list[str], beta1: float,
 
 
 def row(strategy: str, figures: dict) -> str:
-    """A line of the table."""
+    """Formats a line of the table."""
     ghost = max(figures["ghosts"].values())
     cells = [f"{figures[key][str(level)]:6.3g}" for key in ("x3", "x0.3")
              for level in LEVELS[:2]]
@@ -308,7 +309,7 @@ def main() -> None:
     for name in options.strategies:
         if name not in known:
             parser.error(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-    # Keep what libraries.py and states.py have added.
+    # Keep the entries of libraries.py and states.py.
     results: dict[str, list] = {}
     print(HEAD)
     for strategy, figures in measure_all(options.strategies or known, options.beta1,

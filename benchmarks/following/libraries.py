@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of ghosts under AdamW of torch, bitsandbytes
-# and torchao, run by their own code.
+# This file measures ghosts under AdamW of torch, bitsandbytes and torchao, which run their own
+# code.
 #
 #===----------------------------------------------------------------------===#
 """Records how far weights drift after their gradients have stopped, under AdamW of torch,
-bitsandbytes and torchao, on following.py's gradients. Needs the three, on a CPU."""
+bitsandbytes and torchao, with following.py's gradients. Requires all three, on a CPU."""
 
 import importlib.metadata
 import pathlib
@@ -51,10 +51,10 @@ PEERS: dict[str, tuple[str, Callable]] = {
 
 
 def trace(make: Callable) -> list[float]:
-    """following.trace, for an optimizer of torch parameters."""
+    """Does the same as following.trace for an optimizer of torch parameters."""
     elements = Elements.make()
     stream, others = Stream(elements), ~elements.is_neighbour
-    # With two dimensions, as libraries want that keep small tensors in f32.
+    # The libraries keep small tensors in f32 unless they have two dimensions.
     param = torch.nn.Parameter(torch.zeros(64, SIZE // 64))
     optimizer = make([param])
 

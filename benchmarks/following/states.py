@@ -3,18 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of what happens to the states of Lion, SGD
-# with momentum, RMSprop and Adagrad when gradients stop or change.
+# This file measures what happens to the states of Lion, SGD with momentum, RMSprop and Adagrad when
+# gradients stop or change.
 #
 #===----------------------------------------------------------------------===#
 """Measures whether the states of graphs other than AdamW follow.
 
-The graph runs under a strategy and, on the same gradients, under fp32. A momentum, or the
-root of a second moment, follows if, on average over elements of one size, it is within 15 %
-of fp32's three time constants after the gradients have become three times as large, after
-they have become 0.3 times, and after whole groups have come to rest. Of a momentum no more
-than a hundredth may be left 20 time constants after the gradients beside a steady neighbour
-have stopped.
+The graph runs under a strategy and, with the same gradients, under fp32. A momentum or the root of
+a second moment follows if its average over elements of one size is within 15 % of fp32's three time
+constants after the gradients have become three times as large, after they have become 0.3 times as
+large, and after whole groups have come to rest. At most a hundredth of a momentum may remain 20
+time constants after the gradients next to a steady neighbour have stopped.
 """
 
 import argparse
@@ -37,8 +36,8 @@ import tandem  # noqa: E402
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph of one state, its hyperparameters, and the steps in which the state forgets;
-    Adagrad's does not, and grows."""
+    """A graph with one state, its hyperparameters, and the number of steps in which the state
+    forgets; Adagrad's grows and does not forget."""
 
     name: str
     hypers: dict[str, float]
@@ -56,7 +55,7 @@ GRAPHS = (
 
 
 class Pair:
-    """A graph under a strategy and under fp32, on the same gradients."""
+    """A graph under a strategy and under fp32, with the same gradients."""
 
     def __init__(self, graph: Graph, strategy: str):
         hypers = dict(graph.hypers)
@@ -73,7 +72,7 @@ class Pair:
         return other
 
     def run(self, steps: int, factor: float | None = 1.0) -> "Pair":
-        """Takes steps of gradients times a factor, or of no gradients for None."""
+        """Takes steps with scaled gradients, or with zero gradients if the factor is None."""
         for _ in range(steps):
             gradient = self.stream.gradient(0.0 if factor is None else factor)
             if factor is None:
@@ -83,8 +82,8 @@ class Pair:
         return self
 
     def sizes(self, stored: Stored, join: Callable) -> list[float]:
-        """The state's magnitude, of a second moment its root's, joined over the elements of a
-        size, for the levels of an 8-bit code."""
+        """Returns the magnitude of the state (of the root, for a second moment), joined over the
+        elements of each size, for the levels that an 8-bit code has."""
         (state,) = stored.values()
         size = np.abs(state) if self.graph.is_momentum else np.sqrt(state)
         elements = self.stream.elements
@@ -92,13 +91,14 @@ class Pair:
                 for level in LEVELS[:2]]
 
     def ratio(self) -> float:
-        """The mean size by fp32's, for the level that is farthest from 1."""
+        """Returns the ratio of the mean size to fp32's, for the level where it is farthest from
+        1."""
         ratios = np.divide(self.sizes(self.stored, np.mean), self.sizes(self.exact, np.mean))
         return float(max(ratios, key=lambda ratio: abs(math.log(max(ratio, 1e-30)))))
 
 
 def measure(graph: Graph, strategy: str) -> dict:
-    """Returns the largest error of a strategy's state in each test."""
+    """Returns the figures of a strategy's state in each test, and whether it follows."""
     steps = 3 * graph.constant
     warm = Pair(graph, strategy).run(max(WARM, steps))
     figures = {f"x{factor:g}": warm.copy().run(steps, factor).ratio() for factor in (3.0, 0.3)}

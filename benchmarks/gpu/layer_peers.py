@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the layers that users of PyTorch would take instead of
+# This file implements the layers that PyTorch users would otherwise use in place of
 # tandem.torch.nn's, for benchmarks/gpu/peers.py.
 #
 #===----------------------------------------------------------------------===#
-"""Times of forward and backward passes of norms, gated activations and cross entropy,
-in bf16, of torch, torch.compile, Liger and Transformer Engine."""
+"""Times forward and backward passes of norms, gated activations and cross entropy in bf16:
+torch, torch.compile, Liger and Transformer Engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layer:
-    """Has its owner, the layer of Tandem's that it stands for, the number of tensors it takes, and
-    what makes it, which raises ImportError where it is not installed."""
+    """A peer's layer: its owner, the layer of Tandem's that it corresponds to, its number of
+    tensors, and its factory, which raises ImportError if the owner is not installed."""
 
     whose: str
     name: str
@@ -26,7 +26,7 @@ class Layer:
 
 
 def _torch(name: str, compiles: bool = False):
-    """A layer of PyTorch's for rows of some width, as a function of its inputs."""
+    """Returns a factory of a PyTorch layer for rows of a given width."""
     def make(width: int, device: str):
         import torch
         from torch.nn import functional as f
@@ -46,7 +46,7 @@ def _torch(name: str, compiles: bool = False):
 
 
 def _classes(x):
-    """The first class for each row."""
+    """Returns class 0 for each row."""
     import torch
 
     return torch.zeros(x.shape[0], dtype=torch.long, device=x.device)

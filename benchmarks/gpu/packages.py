@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the compilation of the packages that scripts/gpu-check.sh
-# runs on a GPU.
+# This file compiles the packages that scripts/gpu-check.sh runs on a GPU.
 #
 #===----------------------------------------------------------------------===#
-"""packages.py FOLDER [--chip=sm_90]: writes FOLDER/packages/*.tdm, and in
-FOLDER/prepared.json what they were made from."""
+"""packages.py FOLDER [--chip=sm_90]: writes FOLDER/packages/*.tdm, and to FOLDER/prepared.json
+what they were made from."""
 
 import argparse
 import json
@@ -27,7 +26,7 @@ LAYERS = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
 
 
 def cases() -> list[tuple[str, str]]:
-    """Graphs with their strategies, and layers with their recipes."""
+    """Returns graphs with their strategies, and layers with their recipes."""
     optimizers = [("adamw", strategy) for strategy in tandem.strategies()]
     optimizers += [(graph, "bf16") for graph in tandem.graphs() if graph != "adamw"]
     optimizers += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat"),
@@ -37,7 +36,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 def kernels_of(graph: str, strategy: str) -> list[tandem.Kernel]:
-    """An optimizer's step, or the two passes of a layer."""
+    """Returns an optimizer's step, or the two passes of a layer."""
     is_layer = graph in LAYERS
     functions = [graph, f"{graph}_backward"] if is_layer else [""]
     return [tandem.compile(graph, strategy, path=[HERE], flags=not is_layer, function=function)
@@ -45,7 +44,8 @@ def kernels_of(graph: str, strategy: str) -> list[tandem.Kernel]:
 
 
 def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
-    """Writes the packages. What a strategy cannot do is left out, with a line that says so."""
+    """Writes the packages. Combinations that a strategy does not support are skipped with a
+    message."""
     folder.mkdir(parents=True, exist_ok=True)
     for graph, strategy in cases():
         try:
@@ -55,8 +55,8 @@ def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
 
 
 def describe(chip: str) -> dict:
-    """The commit, and how many cycles a multiprocessor of the chip needs for an element of each
-    kernel that is counted."""
+    """Returns the commit, and for each counted kernel the cycles per element of one of the
+    chip's multiprocessors."""
     counted = common.load("instructions")["kernels"]
     return {"made": {key: common.machine()[key] for key in ("commit", "changed_files")},
             "cycles": {name.replace("/", " under "): cycles(chip, chips[chip]["launches"])
@@ -64,7 +64,7 @@ def describe(chip: str) -> dict:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Parses the command line and writes the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--chip", default="sm_90")

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of what users of PyTorch would take instead of
-# what examples/gpu_check measures, for scripts/gpu-check.sh.
+# This file measures what PyTorch users would otherwise use in place of the kernels that
+# examples/gpu_check measures, for scripts/gpu-check.sh.
 #
 #===----------------------------------------------------------------------===#
-"""Times of AdamW steps of torch, Triton, apex, Transformer Engine, torchao or
-bitsandbytes on this GPU, or of their layers, one of them in a process."""
+"""Times AdamW steps or layers of torch, Triton, apex, Transformer Engine, torchao or
+bitsandbytes on this GPU, one contender per process."""
 
 import argparse
 import importlib.util
@@ -26,14 +26,14 @@ import common  # noqa: E402
 import step_runner  # noqa: E402
 
 
-#: The numbers of tensors for which the host's time is measured.
+#: The numbers of tensors for which host time is measured.
 HOST_TENSORS = (400, 4000)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """An optimizer, the bytes that a step moves for each element, and what makes a step
-    over some tensors, which raises ImportError where it is not installed."""
+    """An optimizer, the bytes that a step moves per element, and the factory of a step over some
+    tensors, which raises ImportError if the optimizer is not installed."""
 
     name: str
     bytes: float
@@ -55,7 +55,7 @@ def _params(sizes, device, dtype):
 
 
 def _optimizer(load: Callable, type: str = "float32"):
-    """An optimizer with torch.optim's interface, which `load` returns the class of."""
+    """Returns a factory for an optimizer with torch.optim's interface; `load` returns its class."""
     def make(sizes, device):
         import torch
 
@@ -106,7 +106,7 @@ def _planes(strategy, sizes, device):
 
 
 def _eager(compiles: bool):
-    """Collage-plus as tensor operations."""
+    """Returns a factory for collage-plus as tensor operations."""
     def make(sizes, device):
         import eager_collage
         import torch
@@ -160,7 +160,7 @@ CONTENDERS = [
 
 
 def why_not(device: str) -> str | None:
-    """Returns the reason why nothing runs there, if nothing does."""
+    """Returns the reason why nothing can run on the device, or None."""
     try:
         import torch
     except ImportError as error:
@@ -178,7 +178,7 @@ def _wait(device):
 
 
 def _seconds(step, device, steps: int, repeats: int) -> float:
-    """Returns the seconds of one step, the median over some runs."""
+    """Returns the seconds of one step, as the median over some runs."""
     def run():
         start = time.perf_counter()
         for _ in range(steps):
@@ -191,14 +191,14 @@ def _seconds(step, device, steps: int, repeats: int) -> float:
 
 
 def models(options) -> dict[str, list[int]]:
-    """Returns the models that examples/gpu_check measures, by name: one tensor, whose blocks of
-    128 are whole, and the tensors of a GPT-2."""
+    """Returns the models that examples/gpu_check measures, by name: one tensor that consists of
+    whole blocks of 128, and the tensors of a GPT-2."""
     return {"one tensor": [max(128, options.elements // 128 * 128)],
             "GPT-2": common.model_sizes()[-options.tensors:]}
 
 
 def measure(contender: Contender, sizes: list[int], options) -> dict:
-    """Times of a contender over some tensors; what is absent says why."""
+    """Times a contender over some tensors; if it is absent, the result says why."""
     import torch
 
     try:
@@ -210,7 +210,7 @@ def measure(contender: Contender, sizes: list[int], options) -> dict:
         seconds = _seconds(step, options.device, options.steps, 5)
     except ImportError as error:
         return {"absent": str(error)}
-    except Exception as error:  # a peer's, which is not to stop the others
+    except Exception as error:  # a failing peer must not stop the others
         return {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
     finally:
         step = None
@@ -221,7 +221,7 @@ def measure(contender: Contender, sizes: list[int], options) -> dict:
 
 
 def measure_peer(contender: Contender, options) -> Iterator[dict]:
-    """Yields the results for a contender, whenever there are more."""
+    """Yields the results for a contender as they become available."""
     row: dict = {"name": contender.name, "bytes_per_element": contender.bytes, "times": []}
     for name, sizes in models(options).items():
         row["times"].append({"of": name} | measure(contender, sizes, options))
@@ -240,14 +240,14 @@ def measure_layers(whose: str, options) -> Iterator[dict]:
             row["ms"] = _seconds(step, options.device, options.steps, 5) * 1e3
         except ImportError as error:
             row["absent"] = str(error)
-        except Exception as error:  # a peer's, which is not to stop the others
+        except Exception as error:  # a failing peer must not stop the others
             row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
         rows.append(row)
         yield {"layer_peers": rows}
 
 
 def host_times(options) -> dict[str, float]:
-    """Microseconds that the host takes for a fused step of torch's over small tensors."""
+    """Returns the microseconds of host time for torch's fused step over small tensors."""
     times = {}
     for count in HOST_TENSORS:
         step = _optimizer(_torch_adamw(fused=True))([2048] * count, options.device)
@@ -263,7 +263,7 @@ def host_times(options) -> dict[str, float]:
 
 
 def compare_bits(options) -> list[dict]:
-    """Counts the elements of a step of Triton's kernels whose bits differ from those of single
+    """Counts the elements for which a step of Triton's kernels differs in bits from separate
     operations."""
     try:
         import references
@@ -278,7 +278,7 @@ def compare_bits(options) -> list[dict]:
         want = reference(planes)
         try:
             triton_kernels.step(strategy, planes)
-        except Exception as error:  # Triton's, such as that there is no GPU
+        except Exception as error:  # Triton fails, for example, without a GPU
             rows.append({"strategy": strategy, "absent": str(error)})
             continue
         rows.append({"strategy": strategy, "elements": options.compared, "differing": {
@@ -294,14 +294,14 @@ def compare_bits(options) -> list[dict]:
 
 
 def names() -> list[str]:
-    """Returns what can be measured, each by a process of its own."""
+    """Returns the names of the measurements, each of which runs in a separate process."""
     import layer_peers
 
     layers = dict.fromkeys(f"layers of {layer.whose}" for layer in layer_peers.LAYERS)
     return [c.name for c in CONTENDERS] + [*layers, "host", "bits"]
 
 
-#: The package that a name needs, by how the name begins.
+#: The package that a measurement needs, by the beginning of its name.
 _PACKAGES = {"Triton": "triton", "bits": "triton", "apex": "apex", "torchao": "torchao",
              "bitsandbytes": "bitsandbytes", "layers of Liger": "liger_kernel",
              "Transformer Engine": "transformer_engine",
@@ -309,14 +309,14 @@ _PACKAGES = {"Triton": "triton", "bits": "triton", "apex": "apex", "torchao": "t
 
 
 def missing(name: str) -> str:
-    """Returns the package that is required for the measurement and not installed."""
+    """Returns the package that a measurement requires if it is not installed."""
     needed = ["torch", *(package for start, package in _PACKAGES.items()
                          if name.startswith(start))]
     return next((package for package in needed if not importlib.util.find_spec(package)), "")
 
 
 def results(name: str, options) -> Iterator[dict]:
-    """Yields the results for a peer, whenever there are more."""
+    """Yields the results for a peer as they become available."""
     if name == "host":
         yield {"peers_host_us": host_times(options)}
     elif name == "bits":
@@ -328,7 +328,7 @@ def results(name: str, options) -> Iterator[dict]:
 
 
 def _found(result: dict) -> list[dict]:
-    """The rows with times, or with reasons why there are none."""
+    """Returns the rows that have times or reasons why there are none."""
     return [row for peer in result.get("peers", ()) for row in peer["times"]] + [
         *result.get("layer_peers", ()), *result.get("triton_bits", ())]
 
@@ -348,7 +348,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exits as steps.py takes it: 77 where nothing is there to be measured."""
+    """Returns the exit status for steps.py: 77 if there is nothing to measure."""
     options = parse(arguments)
     os.environ.setdefault("TORCH_LOGS", "-all")
     if reason := why_not(options.device):

@@ -1,10 +1,10 @@
-#===- probe.py - What a GPU machine has ------------------------*- Python -*-===#
+#===- probe.py - Describe a GPU machine -----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the first step of scripts/gpu-check.sh: which GPU, driver and
-# programs there are, and whether a kernel of one element runs. It changes no setting.
+# This file implements the first step of scripts/gpu-check.sh: it lists the GPU, driver and
+# programs, and runs a kernel of one element. It changes no setting.
 #
 #===----------------------------------------------------------------------===#
 """probe.py --json FILE [--gpu-check COMMAND...]: facts about this machine."""
@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import common  # noqa: E402
 import step_runner  # noqa: E402
 
-#: The fields that nvidia-smi is asked for. One that it does not know does not hide the others.
+#: The fields that nvidia-smi is asked for. A field that it does not know does not hide others.
 QUERIES = ("name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
            "clocks.sm", "clocks.mem", "ecc.mode.current", "mig.mode.current",
            "persistence_mode", "compute_mode", "power.limit", "temperature.gpu",
@@ -32,7 +32,7 @@ _SM = "clocks.max.sm"
 
 
 def ask(*command: str, seconds: float = 15) -> str:
-    """Returns what a program prints, or why it does not run."""
+    """Returns a program's output, or the reason why it does not run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -48,7 +48,7 @@ def _query(*names: str) -> list[str]:
 
 
 def nvidia() -> dict:
-    """Returns nvidia-smi's fields for the first GPU, by one call if it knows all of them."""
+    """Returns nvidia-smi's fields for the first GPU, in one call if it knows all of them."""
     found: dict = dict(zip(QUERIES, answers)) if len(answers := _query(*QUERIES)) == len(
         QUERIES) else {name: _query(name)[0] for name in QUERIES}
     try:
@@ -59,7 +59,7 @@ def nvidia() -> dict:
 
 
 def find_ptxas() -> str:
-    """The assembler on PATH, of a CUDA toolkit or in Triton's package."""
+    """Returns the path of ptxas: on PATH, in a CUDA toolkit or in Triton's package."""
     triton = pathlib.Path(getattr(importlib.util.find_spec("triton"), "origin", None) or "/")
     for path in (shutil.which("ptxas"), "/usr/local/cuda/bin/ptxas",
                  triton.parent / "backends/nvidia/bin/ptxas"):
@@ -69,7 +69,7 @@ def find_ptxas() -> str:
 
 
 def software() -> dict[str, str]:
-    """Versions of what is installed."""
+    """Returns the versions of installed software."""
     found = {}
     for name in PACKAGES:
         try:
@@ -84,13 +84,13 @@ def software() -> dict[str, str]:
 
 
 def torch_cuda() -> str:
-    """Whether PyTorch finds the GPU; in a process of its own, which may crash."""
+    """Asks PyTorch for the GPU in a separate process, which may crash."""
     return ask(sys.executable, "-c", "import torch; print(torch.version.cuda, "
                "torch.cuda.is_available() and torch.cuda.get_device_name(0))", seconds=40)
 
 
 def main() -> int:
-    """Fails if the kernel of one element does."""
+    """Returns 1 if the kernel of one element fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--gpu-check", nargs=argparse.REMAINDER, default=[])

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements AdamW under three strategies as tensor operations of torch,
-# each of which rounds as Tandem's do. The bits of other kernels are compared with these.
+# This file implements AdamW under three strategies with torch's tensor operations, each of which
+# rounds as Tandem's do. The bits of other kernels are compared with these.
 #
 #===----------------------------------------------------------------------===#
-"""Each function maps planes to new planes; `planes_of` makes some."""
+"""Each function maps planes to new planes; `planes_of` makes initial ones."""
 
 import eager_collage
 import torch
@@ -16,7 +16,7 @@ H = eager_collage.Hypers()
 
 
 def scalars():
-    """Returns the factors of an update in f32, each a number in double precision."""
+    """Returns the factors of an update in f32, each computed in double precision."""
     power = eager_collage._power
     return (H.beta1, 1 - H.beta1, H.beta2, 1 - H.beta2, 1 / (1 - power(H.beta1, H.step)),
             1 / (1 - power(H.beta2, H.step)), H.eps, -H.lr, H.weight_decay)
@@ -27,7 +27,7 @@ def _update(p, g, m, v):
         torch.tensor(x, dtype=torch.float64).float().item() for x in scalars())
     m = m * b1 + g * c1
     v = v * b2 + (g * g) * c2
-    # A root in f64, since that of PyTorch's f32 on CPUs is not always the nearest number.
+    # PyTorch's f32 square root on CPUs is not always correctly rounded, so use f64.
     root = torch.sqrt((v * r2).double()).float()
     u = (m * r1) / (root + eps) + p * decay
     return p + u * neg_lr, m, v
@@ -45,7 +45,7 @@ def collage_plus(planes):
 
 
 def _encode(x, floor):
-    """Codes and scales; with a floor nothing positive becomes zero."""
+    """Returns codes and scales; with a floor, no positive value becomes zero."""
     groups = x.view(-1, 128)
     amax = groups.abs().amax(dim=1, keepdim=True)
     scale = torch.where(amax == 0, 1.0, (amax / 448.0).clamp_(min=2.0**-126))
@@ -68,7 +68,7 @@ def e4m3_groups(planes):
 
 
 def planes_of(strategy, count, device, seed=0):
-    """A state in the middle of training; `count` is a multiple of 128."""
+    """Returns a state in the middle of training; `count` must be a multiple of 128."""
     generator = torch.Generator(device).manual_seed(seed)
     random = {name: torch.randn(count, generator=generator, device=device) * scale
               for name, scale in (("param", 0.02), ("grad", 1e-3), ("exp_avg", 1e-3))}
@@ -90,5 +90,5 @@ def planes_of(strategy, count, device, seed=0):
 
 
 REFERENCES = {"fp32": fp32, "collage-plus": collage_plus, "e4m3-groups": e4m3_groups}
-#: Bytes that a step reads and writes for each element.
+#: The bytes that a step reads and writes per element.
 BYTES = {"fp32": 28, "collage-plus": 22, "e4m3-groups": 10 + 16 / 128}

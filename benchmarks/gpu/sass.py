@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the counts of the machine code that ptxas makes of the library's
-# kernels: what an element costs each pipe of a multiprocessor, and what it costs the
-# memory. The GPUs that the counts are for need not be there.
+# This file counts the instructions in the machine code that ptxas generates for the library's
+# kernels: what an element costs each pipe of a multiprocessor, and the memory. The GPUs need not be
+# present.
 #
 #===----------------------------------------------------------------------===#
 """sass.py [NAME...]: instructions per element, by pipe, of the library's kernels.
 
 A name is a graph, a layer, a strategy, a recipe or a kernel such as adamw/coat. With names,
-chips or a width the counts are printed; without them they are recorded in
-benchmarks/results/instructions.json, where what has the same PTX is kept: an interrupted run
-continues. Needs ptxas and nvdisasm, on
-PATH, in a Python package of NVIDIA's or named by PTXAS and NVDISASM, and no GPU."""
+chips or a width, the counts are printed; otherwise they are recorded in
+benchmarks/results/instructions.json. Kernels whose PTX has not changed keep their counts, so an
+interrupted run can be resumed. Requires ptxas and nvdisasm, on PATH, in one of NVIDIA's Python
+packages, or named by PTXAS and NVDISASM, and no GPU."""
 
 import argparse
 import hashlib
@@ -41,9 +41,9 @@ from sass_loop import VectorLoop, vector_loops  # noqa: E402
 from sass_pipes import MULTIPROCESSORS, count  # noqa: E402
 from sass_run import find_tools  # noqa: E402
 
-#: The chip that most goals are for comes first.
+#: The first chip is the one that most goals are for.
 CHIPS = ("sm_90", "sm_80", "sm_100")
-#: Elements that a thread of a kernel for GPUs takes in an iteration, and threads of a block.
+#: The elements per thread and iteration of a GPU kernel, and the threads per block.
 WIDTH, THREADS = 8, 256
 RESULT = "instructions"
 
@@ -65,12 +65,12 @@ class Case(NamedTuple):
 
 STRATEGIES = ("fp32", "bf16", "coat")
 RECIPES = ("bf16", "coat")
-#: Layers that have two tensors for a product of 8-bit floats.
+#: The layers that have two tensors in 8-bit floats for a product.
 FP8_LAYERS, FP8_RECIPES = ("rms_norm", "swiglu", "keep"), ("coat-fp8", "mxfp8")
 
 
 def library() -> list[Case]:
-    """The kernels that are counted: AdamW under every strategy, the other graphs under some,
+    """Returns the kernels to count: AdamW under every strategy, the other graphs under some, and
     both passes of all layers under the recipes that matter."""
     cases = [Case("adamw", strategy) for strategy in sorted(tandem.strategies())]
     cases += [Case(graph, strategy) for graph in GRAPHS for strategy in STRATEGIES]
@@ -83,7 +83,7 @@ def library() -> list[Case]:
 
 def compile_case(case: Case, chip: str, width: int = WIDTH, path: Iterable[str] = (),
                  ) -> tandem.Kernel | None:
-    """None of what the library does not have."""
+    """Returns the kernel, or None if the library does not have it."""
     try:
         return tandem.compile(case.graph, case.strategy, target=chip, function=case.function,
                               width=width, path=list(path), flags=not case.function)
@@ -103,8 +103,9 @@ def _bytes_of(kernel: tandem.Kernel, access: str, grouped: bool) -> float:
 
 
 def _moved(kernel: tandem.Kernel, access: str, bits: float | None) -> float:
-    """Bytes per element that a launch reads or writes: of all planes, or of those that its
-    accesses of the given width in bits per element reach, with their part of what groups share."""
+    """Returns the bytes per element that a launch reads or writes: of all planes, or of those
+    that accesses with the given number of bits per element reach, plus a proportional part of
+    the data that groups share."""
     own, shared = _bytes_of(kernel, access, False), _bytes_of(kernel, access, True)
     if bits is None or not own:
         return own + shared
@@ -116,13 +117,13 @@ def _moved(kernel: tandem.Kernel, access: str, bits: float | None) -> float:
 
 
 class Launch(NamedTuple):
-    """A launch of a step: its entry, and how many of its phases go over elements."""
+    """A launch of a step: its entry, and how many of its phases run over elements."""
     entry: str
     loops: int
 
 
 def launches(kernel: tandem.Kernel) -> list[Launch]:
-    """The launches that go over elements. Phases that rows link are one."""
+    """Returns the launches that run over elements. Fused phases share one."""
     found: list[list[dict]] = []
     for phase in kernel._native.phases:
         if phase["fused_with_previous"]:
@@ -144,7 +145,7 @@ def _wide_bits(loop: VectorLoop, loads: bool) -> float:
 
 
 def _check(kernel: tandem.Kernel, launch: Launch, loops: list[VectorLoop]) -> None:
-    """Finds what is not as the counts suppose."""
+    """Raises ValueError if the code does not match the assumptions of the counts."""
     if len(loops) != launch.loops:
         raise ValueError(f"{launch.entry} has {len(loops)} loops over vectors of elements, "
                          f"where {launch.loops} were expected")
@@ -157,7 +158,7 @@ def _check(kernel: tandem.Kernel, launch: Launch, loops: list[VectorLoop]) -> No
 
 def measure_launch(kernel: tandem.Kernel, launch: Launch, function: SASSFunction,
                    resources: Resources, width: int = WIDTH) -> dict:
-    """Counts one launch. ``slots`` are per element, see :func:`sass_pipes.count`."""
+    """Counts one launch. ``slots`` are per element; see :func:`sass_pipes.count`."""
     chip, is_only = kernel.target, kernel.launches == 1
     loops = vector_loops(function)
     if width == WIDTH:
@@ -181,7 +182,7 @@ def _of_block(resources: Resources) -> tuple[int, int]:
 
 
 def measure(tools: Tools, kernel: tandem.Kernel, width: int = WIDTH) -> list[dict]:
-    """The launches of a kernel; none if it does nothing for each element."""
+    """Returns the launches of a kernel, without those that do nothing per element."""
     wanted = launches(kernel)
     entries, resources = tools.assemble(kernel.ptx, kernel.target, 3,
                                         [launch.entry for launch in wanted])
@@ -195,7 +196,7 @@ def measure(tools: Tools, kernel: tandem.Kernel, width: int = WIDTH) -> list[dic
 
 
 def mnemonics(tools: Tools, kernel: tandem.Kernel) -> str:
-    """Lists the mnemonics in the loops of each launch, with their numbers per element."""
+    """Lists the mnemonics in the loops of each launch, with their counts per element."""
     wanted = launches(kernel)
     entries, _ = tools.assemble(kernel.ptx, kernel.target, 3, [each.entry for each in wanted])
     lines = []
@@ -216,7 +217,7 @@ def digest(ptx: str) -> str:
 
 
 class Run:
-    """A run over cases and chips, which keeps what it has counted."""
+    """A run over cases and chips, which keeps earlier counts."""
 
     def __init__(self, tools: Tools, options: argparse.Namespace):
         self.tools, self.options = tools, options
@@ -265,7 +266,7 @@ class Run:
                   "before", file=sys.stderr, flush=True)
 
     def save(self, unfinished: bool = False) -> None:
-        """Writes what there is; until the end with what was known of the rest."""
+        """Saves the counts; an unfinished run keeps the known counts of the other kernels."""
         self.saved = time.monotonic()
         if self.records:
             kernels = ({**self.known, **{name: {**self.known.get(name, {}), **of}
@@ -279,7 +280,7 @@ HEADER = (f"{'':36}{'chip':>7}" + "".join(f"{title:>7}" for title in (
 
 
 def line(name: str, chip: str, rows: list[dict]) -> str:
-    """The figures of a kernel, for a terminal."""
+    """Formats the figures of a kernel for a terminal."""
     slots = slots_of(rows)
     text = f"{name:36}{chip:>7}" + "".join(
         f"{slots[pipe]:7.1f}" for pipe in ("issue", "alu", "fma", "imad", "fp16", "xu", "lsu"))
@@ -293,10 +294,10 @@ def line(name: str, chip: str, rows: list[dict]) -> str:
 
 
 def chosen(names: list[str]) -> list[Case]:
-    """The cases that names stand for.
+    """Returns the cases that the names stand for.
 
     Raises:
-        SystemExit: a name is none of a graph, a layer, a strategy, a recipe or a kernel.
+        SystemExit: a name is not a graph, a layer, a strategy, a recipe or a kernel.
     """
     cases = library()
     for name in names:

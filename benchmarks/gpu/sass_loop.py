@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the graph of basic blocks of a function of SASS, its loops,
-# and what a warp executes in one iteration of a loop over vectors of elements.
+# This file implements the control-flow graph of a SASS function, its loops, and the instructions
+# that a warp executes in one iteration of a loop over vectors of elements.
 #
 #===----------------------------------------------------------------------===#
 """Basic blocks, loops, and the vector loop of an entry."""
@@ -16,15 +16,14 @@ from functools import cached_property
 
 from sass_counts import SASSFunction
 
-#: A jump to a label, with the predicate or the uniform register that it may also name. ptxas
-#: leaves some loops by a call of a label. BRA.DIV goes to code that only a warp whose lanes have
-#: parted needs.
+#: A jump to a label, with an optional predicate or uniform register. ptxas leaves some loops by a
+#: call of a label. BRA.DIV targets code that runs only in warps whose lanes have diverged.
 _BRANCH = re.compile(r"(?:BRA(?!\.DIV)|CALL)\S*\s+(?:(!?U?[PR]\w+),\s*)?`\((\.L[\w$.]+)\)")
 _LEAVES = re.compile(r"(?:EXIT|RET)\b")
 
 
 def access_bits(text: str) -> int:
-    """The bits that a lane moves to or from global memory by an instruction, else 0."""
+    """Returns the bits per lane that an instruction moves to or from global memory, or 0."""
     mnemonic = text.split(None, 1)[0]
     head, *parts = mnemonic.split(".")
     if head not in ("LDG", "STG", "LD", "ST"):
@@ -35,7 +34,7 @@ def access_bits(text: str) -> int:
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction, and the predicate under which it is executed, if any."""
+    """An instruction, and its predicate if it has one."""
     text: str
     guard: str | None = None
 
@@ -49,7 +48,7 @@ class Instruction:
 
 
 class Graph:
-    """The basic blocks of a function, numbered from its begin."""
+    """The basic blocks of a function, numbered from its entry."""
 
     def __init__(self, function: SASSFunction):
         texts = function.instructions
@@ -93,7 +92,7 @@ class Graph:
 
     def reached(self, starts: Iterable[int], without: Iterable[int] = (),
                 backwards: bool = False) -> set[int]:
-        """The blocks that are reached from some, not through others."""
+        """Returns the blocks reachable from `starts` on paths without those in `without`."""
         after = self.predecessors if backwards else self.successors
         found, barred = set(), set(without)
         pending = [start for start in starts if start not in barred]
@@ -106,7 +105,7 @@ class Graph:
 
     @cached_property
     def dominators(self) -> dict[int, set[int]]:
-        """The blocks on every path to a block, itself included; only of those reached."""
+        """The blocks on every path to a block, itself included; only for reachable blocks."""
         every = self.reached([0])
         result = {number: set(every) for number in every} | {0: {0}}
         changed = True
@@ -121,7 +120,7 @@ class Graph:
 
     @cached_property
     def loops(self) -> dict[int, set[int]]:
-        """The blocks of each natural loop, by the block that it is entered at."""
+        """The blocks of each natural loop, by header."""
         result: dict[int, set[int]] = {}
         for number, dominators in self.dominators.items():
             for head in set(self.successors[number]) & dominators:
@@ -130,20 +129,20 @@ class Graph:
         return result
 
 
-#: A side of a branch that reaches memory so often, by single elements only, is for the ends
-#: of rows and for unaligned tensors: it has one access of each of a thread's elements.
+#: A side of a branch with this many memory accesses, all of single elements, handles the ends of
+#: rows and unaligned tensors: it has one access for each of a thread's elements.
 _TAIL = 8
 
 
 class VectorLoop:
-    """A loop over elements, of which a thread takes several in each iteration."""
+    """A loop over elements in which a thread handles several per iteration."""
 
     def __init__(self, graph: Graph, head: int):
         self.graph, self.head, self.body = graph, head, graph.loops[head]
 
     @cached_property
     def inner(self) -> list[set[int]]:
-        """The loops in it. They add totals as a binary counter does, once on average."""
+        """The inner loops. They add totals as a binary counter does, once on average."""
         return [body for head, body in self.graph.loops.items()
                 if head != self.head and body < self.body]
 
@@ -157,7 +156,7 @@ class VectorLoop:
         return len(bits) >= _TAIL and max(bits) < 64
 
     def _tails(self) -> set[int]:
-        """The blocks for elements one by one, where whole vectors are not there."""
+        """Returns the blocks that handle elements one by one where no whole vectors are left."""
         found: set[int] = set()
         back = {self.head} | (set(range(len(self.graph))) - self.body)
         for number in self.body:
@@ -172,9 +171,9 @@ class VectorLoop:
 
     @cached_property
     def executed(self) -> list[int]:
-        """The blocks that a warp executes in an iteration over whole vectors: all of its body
-        but the tails, and the calls of functions for quotients and roots that are subnormal or
-        not finite. Both sides of other branches are executed, since lanes part there."""
+        """The blocks that a warp executes in an iteration over whole vectors: the body without
+        the tails and without calls of functions for subnormal or non-finite quotients and roots.
+        Both sides of other branches count, since lanes diverge there."""
         left = {n for n in self.body if self._is_called(n)} | self._tails()
         outside = set(range(len(self.graph))) - self.body
         forward = self.graph.reached([self.head], left | outside)
@@ -187,7 +186,7 @@ class VectorLoop:
 
 
 def vector_loops(function: SASSFunction) -> list[VectorLoop]:
-    """The loops with loads of at least 64 bits that no loop in them has, in their order."""
+    """Returns the innermost loops with loads of at least 64 bits, in program order."""
     graph = Graph(function)
     wide = {head: {n for n in body if any(each.is_load and each.bits >= 64
                                           for each in graph.block(n))}

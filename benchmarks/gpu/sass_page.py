@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the page on the machine code of GPUs, of the counts that are
-# committed.
+# This file writes the page on the machine code of GPUs from the committed counts.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Instructions.md and its picture of benchmarks/results/instructions.json."""
+"""Writes docs/Instructions.md and its figure from benchmarks/results/instructions.json."""
 
 import sys
 from pathlib import Path
@@ -20,9 +19,9 @@ from sass_figures import COPY, GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: 
 from sass_pipes import MULTIPROCESSORS, bank_conflicts  # noqa: E402
 
 PICTURE = "images/instructions.png"
-#: The largest ratio that leaves room for what is not counted.
+#: The largest ratio that leaves room for costs that are not counted.
 GOAL = 0.85
-#: The chip whose counts are in the first tables, and the GPUs that the goal is for.
+#: The chip of the first tables, and the GPUs that the goal is for.
 CHIP, GOAL_GPUS = "sm_90", ("H100 SXM", "H200")
 PIPES = ("issue", "alu", "fma", "imad", "fp16", "xu", "lsu", "fp64")
 TITLES = {"issue": "issue", "alu": "ALU", "fma": "FMA", "imad": "IMAD", "fp16": "FP16",
@@ -33,39 +32,40 @@ HEAD = """\
 
 ![Time of the slowest pipe over that of the memory, AdamW]({picture})
 
-This page, which `benchmarks/gpu/sass_page.py` writes of what `benchmarks/gpu/sass.py` counts in the machine code of ptxas {ptxas}, says
-how long the slowest pipe of a GPU's multiprocessors works for an element, over the time that the element's bytes take in
-memory: below 1 a step can run at the memory's speed, above 1 it cannot. Nothing is measured and no GPU is needed.
-The goal is {goal:g}, which leaves room for what is not counted, and ratios above it are bold. Of AdamW's {count} strategies
-{met[0]} reach it on an H100 and {met[1]} on an H200, whose memory is faster. The one that is bound most is
-`{worst}`, with {worst_ratio:.2f} on an H100, by its {worst_pipe}.
+Can a kernel run at the speed of a GPU's memory? This page answers that from the kernel's instructions; nothing is measured and no GPU
+is needed. A multiprocessor executes instructions in several *pipes*, such as ALU and FMA. The ratio in the last columns is the time that
+the slowest pipe works for an element, divided by the time that the element's bytes take in memory: below 1 a step can run at the
+memory's speed, above 1 it cannot. The goal is {goal:g}, which leaves room for what is not counted; ratios above it are bold. Of AdamW's
+{count} strategies {met[0]} reach the goal on an H100 and {met[1]} on an H200, whose memory is faster. The worst is
+`{worst}`, with {worst_ratio:.2f} on an H100, limited by its {worst_pipe}. `benchmarks/gpu/sass.py` counts the instructions in the machine
+code of ptxas {ptxas}, and `benchmarks/gpu/sass_page.py` writes the page.
 
 ## AdamW
 
-Per element, for {chip}: slots of the scheduler (issue) and of each pipe, and bytes that reach memory; registers of a thread, resident
-blocks of 256 threads and bytes of spills. The slowest pipe stands after each ratio.
+The table has counts per element, for {chip}: slots of the scheduler (issue) and of each pipe, bytes that reach memory, registers of a
+thread, resident blocks of 256 threads, and bytes of spills. Each ratio is followed by the slowest pipe.
 
 """
 
 GRAPHS_TEXT = """
 ## Other optimizers
 
-The sums of all launches of a step that go over elements. The time of a step is the sum of the launches' times.
+The table has sums over all launches of a step that run over elements. The time of a step is the sum of the launches' times.
 
 """
 
 LAYERS_TEXT = """
 ## Layers
 
-Both passes. Phases that rows link are one launch, whose planes are read from memory once and then from the L2 cache, if
-the rows fit there.
+The table has both passes. Phases that are fused by rows are one launch, whose arrays are read from memory once and then from the L2
+cache, if the rows fit there.
 
 """
 
 CHIPS_TEXT = """
 ## Other chips
 
-The same counts for {others}. Bytes are those above.{missing}
+These are the same counts for {others}. Bytes are those above.{missing}
 
 """
 
@@ -81,24 +81,24 @@ scripts/count-sass.sh                           # what has changed, and this pag
 scripts/count-sass.sh adamw/coat --chips sm_90  # one kernel, printed
 ```
 
-- Not executed: blocks that take elements one by one, at the ends of rows and where tensors are not aligned, and the calls for
+- Blocks that handle elements one by one, at the ends of rows and in tensors that are not aligned, count as not executed. So do the calls for
   quotients and roots that are subnormal or not finite. These functions are out of line; the sequences in line are counted.
-- Both sides of other branches are executed, since the lanes of a warp part there. Instructions under a predicate take
+- Both sides of other branches count, since the lanes of a warp diverge there. Instructions under a predicate take
   their slots whether it holds or not.
-- A loop in the loop, as of a block's sum, counts once. So often it runs on average.
-- A lookup in shared memory takes as many cycles as the most different words that random indices of a warp's lanes have in one of 32 banks,
-  about {conflicts:.1f} for a table of 256 words. Two vectors of 16 bytes beside each other, as of f32, touch half sectors and count twice.
-- Lookups in a table in global memory count as other loads do.
-- Not counted: what a launch does once (prologue, scales of whole tensors, totals), the latencies that resident
-  warps hide, barriers, and the launch itself.
+- An inner loop, such as a block's sum, counts once, which is how often it runs on average.
+- A lookup in shared memory takes several cycles if the lanes of a warp read different words of one of the 32 banks: with random indices
+  about {conflicts:.1f} for a table of 256 words. Two adjacent vectors of 16 bytes, such as those of f32, touch half sectors and count twice.
+- Lookups in a table in global memory count like other loads.
+- Work that a launch does once (prologue, scales of whole tensors, totals), latencies that resident
+  warps hide, barriers, and the launch itself are not counted.
 
-The table gives the lanes that a multiprocessor begins in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
-and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA; in sm_80's FP16 a pair
-of bf16 takes two slots.
+The first table has the lanes that each pipe of a multiprocessor starts per cycle. IMAD is the part of FMA that multiplies integers; a product
+of 64 bits takes two slots. XU computes reciprocals, roots and conversions. If a chip has no FP16 entry, FMA executes pairs of f16
+and bf16; in sm_80's FP16 pipe a pair of bf16 takes two slots.
 
 {pipes}
 
-GPUs, with the clocks that are assumed; a copy reaches {copy:.0%} of the bandwidth.
+The second table has the GPUs, with the clocks that are assumed. A copy reaches {copy:.0%} of the bandwidth.
 
 {gpus}
 """
@@ -112,7 +112,7 @@ def ratio_text(gpu: str, rows: list[dict]) -> str:
 
 
 def _used(kernels: dict, chip: str) -> list[str]:
-    """The pipes that some kernels use."""
+    """Returns the pipes that some kernel uses."""
     return [pipe for pipe in PIPES if any(
         slots_of(of[chip]["launches"])[pipe] for of in kernels.values() if chip in of)]
 
@@ -129,7 +129,7 @@ def _heads(pipes: list[str]) -> list[str]:
 
 
 def main_table(kernels: dict) -> str:
-    """Counts for one chip, and the ratios of all GPUs."""
+    """Formats the counts for one chip and the ratios for all GPUs."""
     pipes = _used(kernels, CHIP)
     rows = []
     for name, of in kernels.items():
@@ -142,7 +142,7 @@ def main_table(kernels: dict) -> str:
 
 
 def chip_tables(kernels: dict) -> str:
-    """Counts for the other chips."""
+    """Formats the counts for the other chips."""
     parts = []
     for chip in MULTIPROCESSORS:
         if chip != CHIP:
@@ -154,7 +154,7 @@ def chip_tables(kernels: dict) -> str:
 
 
 def model_tables() -> dict[str, str]:
-    """The pipes of multiprocessors, and GPUs."""
+    """Formats the pipes of multiprocessors and the GPUs."""
     pipes = [[chip, *(str(of.lanes.get(pipe, "")) for pipe in PIPES),
               f"{of.shared_bytes >> 10} KiB"] for chip, of in MULTIPROCESSORS.items()]
     gpus = [[name, of.chip, str(of.multiprocessors), f"{of.ghz:g} GHz", f"{of.terabytes:g} TB/s"]
@@ -164,14 +164,14 @@ def model_tables() -> dict[str, str]:
 
 
 def missing_text(kernels: dict) -> str:
-    """Says for which chips kernels have not been counted yet."""
+    """Describes for which chips kernels have not been counted yet."""
     absent = {chip: sum(chip not in of for of in kernels.values()) for chip in MULTIPROCESSORS}
     found = [f"{count} of {len(kernels)} kernels for {chip}" for chip, count in absent.items() if count]
     return f" Not counted yet: {', '.join(found)}." if found else ""
 
 
 def split(kernels: dict) -> tuple[dict, dict, dict]:
-    """AdamW by strategy, the other optimizers, and the passes of layers."""
+    """Splits kernels into AdamW by strategy, other optimizers, and passes of layers."""
     parts: tuple[dict, dict, dict] = ({}, {}, {})
     for name, of in kernels.items():
         graph, strategy = name.split("/")
@@ -180,7 +180,7 @@ def split(kernels: dict) -> tuple[dict, dict, dict]:
     return parts
 
 #===------------------------------------------------------------------------===#
-# The picture and the page
+# The figure and the page
 #===------------------------------------------------------------------------===#
 
 
@@ -191,7 +191,7 @@ def ratios(kernels: dict, gpu: str) -> dict[str, float]:
 
 
 def draw(adamw: dict, path: Path) -> None:
-    """The ratios of AdamW's strategies on two GPUs."""
+    """Draws the ratios of AdamW's strategies on two GPUs."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -223,7 +223,7 @@ def head(ptxas: str, adamw: dict) -> str:
 
 
 def page(content: dict) -> str:
-    """The text of docs/Instructions.md."""
+    """Returns the text of docs/Instructions.md."""
     adamw, graphs, layers = split(content["kernels"])
     others = [chip for chip in MULTIPROCESSORS if chip != CHIP]
     how = HOW_TEXT.format(conflicts=bank_conflicts(256), copy=COPY, **model_tables())

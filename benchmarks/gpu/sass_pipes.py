@@ -3,21 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the model of a multiprocessor: which pipe executes an
-# instruction of SASS, how many lanes of it begin in a cycle, and how many blocks are
-# resident.
+# This file implements the model of a multiprocessor: the pipe that executes a SASS instruction, the
+# lanes that a pipe starts per cycle, and the number of resident blocks.
 #
 #===----------------------------------------------------------------------===#
 """Pipes and multiprocessors, as data.
 
-The sources. Lanes a cycle are the throughputs of arithmetic instructions in NVIDIA's CUDA
-C++ Programming Guide; what a pipe executes is said in Nsight Compute's Kernel Profiling
-Guide, and for FP16, FMA heavy and FMA light by NVIDIA's engineers in its forum (GA100 has a
-pipe of its own for pairs of f16, GH100 executes them in both FMA pipes at once). Where these
-are silent, what the encodings say decides: instructions that set a scoreboard, such as FCHK
-and F2F, are not those of the ALU or FMA pipes, while F2FP and I2FP set none. Two things are
-assumed: that IMAD.WIDE and IMAD.HI, whose products have 64 bits, take two slots, and that
-B200's multiprocessor has GH100's pipes."""
+Sources: lanes per cycle are the throughputs of arithmetic instructions in NVIDIA's CUDA C++
+Programming Guide. The pipe of an instruction comes from Nsight Compute's Kernel Profiling Guide
+and, for FP16, FMA heavy and FMA light, from posts of NVIDIA's engineers in its forum (GA100 has
+a separate pipe for pairs of f16; GH100 executes them in both FMA pipes at once). Otherwise the
+encoding decides: instructions that set a scoreboard, such as FCHK and F2F, do not use the ALU or
+FMA pipes, while F2FP and I2FP set none. Two facts are assumed: IMAD.WIDE and IMAD.HI, which have
+64-bit products, take two slots, and B200's multiprocessor has GH100's pipes."""
 
 import functools
 import random
@@ -37,19 +35,19 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Lanes that each pipe begins in a cycle, and what blocks share."""
+    """The lanes that each pipe starts per cycle, and the resources that blocks share."""
     lanes: dict[str, int]
     shared_bytes: int
     registers: int = 65536
     threads: int = 2048
     blocks: int = 32
-    #: The slots of the FP16 pipe that a pair of bf16 takes.
+    #: The number of FP16-pipe slots for a pair of bf16.
     bf16_slots: int = 1
     has_fp16_pipe: bool = False
 
     def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """The blocks that are resident at a time."""
-        # Registers are given to warps of one of four parts in units of 256.
+        """Returns the number of blocks that are resident at the same time."""
+        # Registers are allocated per warp, in one of four partitions, in units of 256.
         per_warp = -(-registers * WARP // 256) * 256
         warps = 4 * (self.registers // 4 // per_warp)
         fits = [self.blocks, self.threads // threads, warps * WARP // threads]
@@ -76,7 +74,7 @@ _ALU = """BMSK CS2R F2FP FMNMX FMNMX3 FSEL FSET FSETP HMNMX2 HSET2 HSETP2 I2FP I
     VABSDIFF4 VIADD VIADDMNMX VIMNMX VIMNMX3 VOTE VOTEU MOV IADD IADD32I"""
 _FMA = "FADD FMUL FFMA FADD32I FMUL32I FADD2 FMUL2 FFMA2 FHADD FHFMA FSWZADD"
 _XU = "MUFU F2F F2I I2F FRND FCHK POPC FLO BREV"
-#: Uniform instructions, jumps, barriers: they take a slot of the scheduler.
+#: Uniform instructions, jumps and barriers, which take only a slot of the scheduler.
 _ISSUE = """BAR BPT BRA BREAK BSSY BSYNC CALL DEPBAR ELECT EXIT JMP LEPC MEMBAR NANOSLEEP NOP
     RET S2R S2UR WARPSYNC YIELD LDCU ULDC ERRBAR CCTL BMOV"""
 _PIPES = {name: pipe for pipe, names in (("alu", _ALU), ("fma", _FMA), ("xu", _XU),
@@ -84,7 +82,7 @@ _PIPES = {name: pipe for pipe, names in (("alu", _ALU), ("fma", _FMA), ("xu", _X
 
 
 class UnknownInstruction(ValueError):
-    """An instruction whose pipe is not known here."""
+    """Raised for an instruction whose pipe is unknown."""
 
 
 def _fp16_slots(parts: Sequence[str], chip: Multiprocessor) -> dict[str, float]:
@@ -96,8 +94,8 @@ def _fp16_slots(parts: Sequence[str], chip: Multiprocessor) -> dict[str, float]:
 
 def _memory_slots(instruction: Instruction, lookups: frozenset[str],
                   table_words: int) -> dict[str, float]:
-    """Slots of the pipe for memory, which moves 128 bytes or 32 lanes of a warp in a cycle.
-    Of constants it reads one address in a cycle."""
+    """Returns slots of the memory pipe, which moves 128 bytes or 32 lanes of a warp per cycle,
+    but reads only one address of constant memory per cycle."""
     head, *parts = instruction.text.split(None, 1)[0].split(".")
     if head in ("LDG", "STG", "LD", "ST", "LDL", "STL"):
         return {"lsu": max(1, instruction.bits / 32)}
@@ -113,10 +111,10 @@ def _memory_slots(instruction: Instruction, lookups: frozenset[str],
 
 def slots(instruction: Instruction, chip: Multiprocessor,
           lookups: frozenset[str] = frozenset(), table_words: int = 256) -> dict[str, float]:
-    """The slots of each pipe that an instruction takes, besides one of the scheduler.
+    """Returns the slots of each pipe that an instruction takes, besides one of the scheduler.
 
-    ``lookups`` are registers with addresses that differ from lane to lane, ``table_words``
-    the size of the table in shared memory that they point to.
+    ``lookups`` are registers whose addresses differ among lanes; ``table_words`` is the size of the
+    table in shared memory that they point to.
     """
     head, *parts = instruction.text.split(None, 1)[0].split(".")
     if head == "IMAD":
@@ -140,8 +138,8 @@ def slots(instruction: Instruction, chip: Multiprocessor,
 
 @functools.cache
 def bank_conflicts(words: int, trials: int = 4000) -> float:
-    """Cycles that a warp's loads of random words of a table in shared memory take, on
-    average: the most distinct words in one of 32 banks."""
+    """Returns the average cycles for a warp's loads of random words from a table in shared
+    memory: the largest number of distinct words in one of 32 banks."""
     numbers = random.Random(words)
 
     def cycles() -> int:
@@ -152,7 +150,7 @@ def bank_conflicts(words: int, trials: int = 4000) -> float:
 
 
 def different_words(words: int) -> float:
-    """The different words among those that the lanes of a warp choose at random."""
+    """Returns the expected number of distinct words if each lane of a warp picks one at random."""
     return words * (1 - (1 - 1 / words) ** WARP)
 
 #===------------------------------------------------------------------------===#
@@ -161,14 +159,14 @@ def different_words(words: int) -> float:
 
 
 def _written(instructions: Sequence[Instruction]) -> frozenset[str]:
-    """The registers that instructions write; of a vector the first only."""
+    """Returns the registers that instructions write; only the first of a vector."""
     found = (re.match(r"\S+ (?:PT, |P\d, )?(R\d+)\b", each.text) for each in instructions)
     return frozenset(match[1] for match in found if match)
 
 
 def _half_sectors(instructions: Sequence[Instruction]) -> int:
-    """The vector accesses of which each lane has two beside each other: each touches every
-    other half of twice as many sectors as it moves."""
+    """Counts the vector accesses that come in adjacent pairs per lane: each touches every other
+    half of twice as many sectors as it moves."""
     places: dict[tuple[str, str], set[int]] = {}
     for each in instructions:
         match = re.search(r"\[(R\d+)(?:\.64)?\+?(-?0x[0-9a-f]+)?\]", each.text)
@@ -180,7 +178,7 @@ def _half_sectors(instructions: Sequence[Instruction]) -> int:
 
 
 def count(instructions: Sequence[Instruction], chip: str, shared_bytes: int) -> Counter:
-    """Slots of each pipe that a warp's instructions take, the scheduler's under "issue"."""
+    """Returns the slots of each pipe for a warp's instructions; "issue" is the scheduler."""
     lookups = _written(instructions)
     words = max(1, min(256, shared_bytes // 4))
     total = Counter(issue=len(instructions), lsu=4 * _half_sectors(instructions))

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what benchmarks/gpu/steps.py makes of the records of all
-# parts: one JSON file, and a table.
+# This file merges the records of all parts of benchmarks/gpu/steps.py into one JSON file and a
+# table.
 #
 #===----------------------------------------------------------------------===#
-"""`merge(records, prepared)` is the content of gpu-check.json; `table(report)` a text."""
+"""`merge(records, prepared)` returns the content of gpu-check.json, `table(report)` a text."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ DEVICE_KEYS = ("device", "target", "driver", "multiprocessors")
 
 
 def _add_kernel(kernels: dict[str, dict], row: dict, record: dict) -> None:
-    """Adds what a part has found of a kernel to what others have."""
+    """Adds the findings of a part about a kernel to those of other parts."""
     kernel = kernels.setdefault(row["kernel"], {
         "kernel": row["kernel"], "verdict": "", "images": {}, "bytes_per_element": 0.0,
         "times": []})
@@ -40,14 +40,14 @@ def _add_kernel(kernels: dict[str, dict], row: dict, record: dict) -> None:
 
 
 def _settle(kernel: dict) -> dict:
-    """A verdict over all images."""
+    """Sets a kernel's verdict over all images."""
     wrong = [f"{image}: {verdict}" for image, verdict in kernel["images"].items()
              if verdict != "equal"]
     return kernel | {"verdict": "; ".join(wrong) or ("equal" if kernel["images"] else "")}
 
 
 def _add_device(report: dict, result: dict) -> None:
-    """The first answer counts; of copies, the fastest."""
+    """Records the device: the first description, and the fastest copy."""
     if result.get("device"):
         for key in DEVICE_KEYS:
             report.setdefault(key, result.get(key))
@@ -66,7 +66,7 @@ def _add_result(report: dict, kernels: dict[str, dict], record: dict) -> None:
 
 
 def merge(records: Sequence[dict], prepared: dict) -> dict:
-    """The report of all parts; those that did not run yet have no status."""
+    """Returns the report of all parts; those that have not run yet have no status."""
     report: dict = {"copy_gb_per_s": 0.0}
     kernels: dict[str, dict] = {}
     for record in records:
@@ -84,10 +84,10 @@ def merge(records: Sequence[dict], prepared: dict) -> dict:
 
 
 def predict(report: dict, cycles: dict[str, float]) -> None:
-    """Adds to each time the least that its bytes, and its instructions, take.
+    """Adds lower bounds to each time, one for its bytes and one for its instructions.
 
-    Bytes move as fast as in a copy; instructions take the cycles of a multiprocessor's slowest
-    pipe for an element, as benchmarks/gpu/sass.py counts them.
+    Bytes move as fast as in a copy; instructions take the cycles per element of a multiprocessor's
+    slowest pipe, as counted by benchmarks/gpu/sass.py.
     """
     bandwidth, clock = report["copy_gb_per_s"] * 1e9, report["nvidia"].get("clock_hz")
     for kernel in report["kernels"] if bandwidth else ():
@@ -121,7 +121,7 @@ def _list(names: Sequence[str], most: int = 6) -> str:
 
 
 def _absent_lines(records: Sequence[dict]) -> list[str]:
-    """Returns lines about the parts that have not run, by reason."""
+    """Returns lines about the parts that have not run, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for record in records:
         if record.get("status") == "skipped":
@@ -132,7 +132,7 @@ def _absent_lines(records: Sequence[dict]) -> list[str]:
 
 
 def _step_lines(records: Sequence[dict]) -> list[str]:
-    """Returns how each step went; failures come last, where they are seen."""
+    """Returns the outcome of each step; failures come last, where they are noticed."""
     lines = [f"{step:14} " + ", ".join(f"{count} {status}" for status, count in found.items())
              for step, found in counts_of(records).items()]
     wrong = [r for r in records if r.get("status", "passed") not in ("passed", "skipped")]
@@ -167,7 +167,7 @@ def _peer_lines(report: dict) -> list[str]:
 
 
 def table(report: dict) -> str:
-    """The device, times, verdicts and steps."""
+    """Formats the device, times, verdicts and steps."""
     where = ""
     if report.get("device"):
         where = (f"{report['device']}, {report['target']}, driver {report['driver']}, a copy "

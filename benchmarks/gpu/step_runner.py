@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements how benchmarks/gpu/steps.py runs its parts: each in a process
-# group of its own, with a limit of time and a file of results, within a budget.
+# This file runs the parts of benchmarks/gpu/steps.py within a budget of time, each in its own
+# process group with a time limit and a file of results.
 #
 #===----------------------------------------------------------------------===#
-"""`Runner(folder, ...).run(parts)` leaves a record for each part that it has run.
+"""`Runner(folder, ...).run(parts)` writes a record for each part that has run.
 
-A record is a JSON file: the status (passed, failed, timeout, crashed, skipped or
-unfinished), why, and what the process has written of its own results until then. A
-process that ends with status 77 is skipped; its last line says why.
+A record is a JSON file: the status (passed, failed, timeout, crashed, skipped or unfinished), the
+reason, and the results that the process has written so far. A process that exits with status 77 is
+skipped; its last line gives the reason.
 """
 
 import json
@@ -25,13 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SKIPPED = 77
-#: A part with one of these statuses need not run again.
+#: A part with one of these statuses is not run again.
 COMPLETE = ("passed", "failed", "timeout", "crashed")
-#: Less time than this is not worth a process.
+#: A process is not started with less time than this.
 LEAST_SECONDS = 3.0
-#: The seconds that a process may take to die.
+#: The time limit for a killed process to end, in seconds.
 DEATH_SECONDS = 10.0
-#: Set when the run shall end at once.
+#: Set when the run should stop immediately.
 STOP = threading.Event()
 
 
@@ -62,7 +62,7 @@ class Part:
 
 
 def write_json(path: pathlib.Path, content: object) -> None:
-    """All or nothing."""
+    """Writes a JSON file atomically."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_text(json.dumps(content, indent=1) + "\n")
     unfinished.replace(path)
@@ -90,13 +90,13 @@ def _last_line(output: str) -> str:
 
 
 def _rows(result: dict) -> list[dict]:
-    """The rows of a result, whatever they are of."""
+    """Returns the rows of a result of any kind."""
     lists = [rows for rows in result.values() if isinstance(rows, list)]
     return [row for rows in lists for row in rows if isinstance(row, dict)]
 
 
 def reason_of(result: dict, output: str) -> str:
-    """Returns why a process has failed: the error in its results, else its last line."""
+    """Returns why a process has failed: the error in its results, or else its last line."""
     found = [result.get("error", "")]
     for row in _rows(result):
         name = row.get("kernel") or row.get("product") or row.get("case") or ""
@@ -107,19 +107,19 @@ def reason_of(result: dict, output: str) -> str:
 
 
 class Process:
-    """A part that runs."""
+    """A part that is running."""
 
     def __init__(self, part: Part, folder: pathlib.Path, seconds: float):
         stem = folder / part.name.replace("/", ".")
         self.part, self.json = part, stem.with_name(stem.name + ".partial.json")
         self.log = stem.with_name(stem.name + ".log")
         self.json.unlink(missing_ok=True)
-        #: Whether the part's own limit is nearer than the end of the budget.
+        #: Whether the part's own limit is reached before the end of the budget.
         self.is_whole = part.limit <= seconds
         self.begun = time.monotonic()
         self.end = self.begun + min(part.limit, seconds)
         with self.log.open("wb") as log:
-            # A group of its own dies with all that it has started.
+            # A separate process group can be killed with everything that it has started.
             self.process = subprocess.Popen(
                 [argument.replace("{json}", str(self.json)) for argument in part.command],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -129,7 +129,7 @@ class Process:
         return self.process.poll() is not None or time.monotonic() > self.end
 
     def finish(self, interrupted: bool = False) -> dict:
-        """The record of a process that has ended, or has to."""
+        """Ends the process if it is still running, and returns its record."""
         is_late = self.process.poll() is None
         reason = self._kill()
         result, output = read_json(self.json), _tail(self.log)
@@ -142,13 +142,13 @@ class Process:
         return record if status == "passed" else record | {"output": output}
 
     def _kill(self) -> str:
-        """Ends the process, and what it has left running."""
+        """Kills the process group, and returns the reason."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(DEATH_SECONDS)
         except ProcessLookupError:
             pass
-        except subprocess.TimeoutExpired:  # it waits in the kernel for a device
+        except subprocess.TimeoutExpired:  # blocked in the kernel on a device
             return "it could not be killed"
         return ""
 
@@ -171,7 +171,7 @@ class Process:
 
 
 class Runner:
-    """Runs parts and keeps their records in a folder."""
+    """Runs parts and saves their records in a folder."""
 
     def __init__(self, folder: pathlib.Path, seconds: float, jobs: int = 1,
                  finished: Callable[[], None] = lambda: None):
@@ -194,7 +194,7 @@ class Runner:
         return self.end - time.monotonic()
 
     def run(self, parts: Sequence[Part]) -> None:
-        """Runs what the time is enough for, in order."""
+        """Runs the parts in order, as many as the budget allows."""
         waiting = list(parts)
         while (waiting or self.running) and not STOP.is_set():
             while waiting and self._has_room(waiting[0]):
@@ -222,7 +222,7 @@ class Runner:
                                   "reason": str(error), "result": {}})
 
     def _collect(self, interrupted: bool = False) -> None:
-        """Keeps the records of processes that are over."""
+        """Saves the records of processes that have ended."""
         over = [each for each in self.running if interrupted or each.is_over()]
         for process in over:
             self.running.remove(process)

@@ -3,17 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements which steps scripts/gpu-check.sh runs on a GPU machine.
+# This file defines the steps that scripts/gpu-check.sh runs on a GPU machine.
 #
 #===----------------------------------------------------------------------===#
-"""steps.py FOLDER: checks and measures what FOLDER has on this machine's GPU.
+"""steps.py FOLDER: checks and measures the content of FOLDER on this machine's GPU.
 
-Steps go from what must be right to what shall be fast. Each part of a step is a process
-with a limit of time and a record in FOLDER/results, so that what fails, hangs or breaks
-its CUDA context costs only itself. Parts whose records are complete are not run again;
-when the time is up, the same command goes on where this one has stopped.
-FOLDER/gpu-check.json has all records, merged after each part. With --stand-in, results are
-in FOLDER/stand-in.
+Correctness comes before speed. Each part of a step is a process with a time limit and a record in
+FOLDER/results, so that a failure, a hang or a broken CUDA context affects only that part. Parts
+with a complete record are not run again; when the time is up, the same command continues where this
+run stopped. FOLDER/gpu-check.json has all records and is merged after each part. With --stand-in,
+results are in FOLDER/stand-in.
 """
 
 import argparse
@@ -41,12 +40,12 @@ SPEED = ("adamw-fp32", "adamw-bf16", "adamw-collage-plus", "adamw-coat", "adamw-
 #: Packages whose step is compared over more than 2^31 elements.
 LARGE = ("sgd-bf16", "adamw-adam8bit")
 LARGE_ELEMENTS = 2**31 + 2**20
-#: The subfolder for the cache that starts empty, with no machine code from earlier runs.
+#: The subfolder of the cache that starts empty, without machine code from earlier runs.
 EMPTY_CACHE = "cache-of-starts"
 TORCH = ("steps", "side-stream", "graph", "graph-cold", "found-inf", "scaler", "layers",
          "model", "products")
-#: The tests that can use a real driver. Those of tandem.torch cannot, since they put tensors of
-#: the CPU in place of a GPU's; torch_steps.py does on a GPU what they do.
+#: The tests that can use a real driver. Those of tandem.torch cannot, since they replace GPU
+#: tensors with CPU tensors; torch_steps.py covers them on a GPU.
 PYTEST = ("runtime/test_cuda",)
 
 
@@ -64,7 +63,7 @@ class Check:
 
     @property
     def output(self) -> pathlib.Path:
-        """The folder of results; those without a GPU are never taken for others."""
+        """The folder of results; results without a GPU have a separate one."""
         return self.folder / "stand-in" if self.stand_in else self.folder
 
     def package(self, name: str) -> pathlib.Path:
@@ -77,8 +76,7 @@ class Check:
         return str(self.folder / "lib" / f"lib{name}.so")
 
     def environment(self, cache: str = "cache") -> dict[str, str]:
-        """Returns the environment of all processes: caches in the folder, and the folder's
-        libraries."""
+        """Returns the environment of all processes, with caches and libraries in the folder."""
         own = {"TANDEM_CACHE_DIR": str(self.output / cache), "CUDA_CACHE_DISABLE": "1",
                "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
                "LD_LIBRARY_PATH": _joined(self.folder / "lib", "LD_LIBRARY_PATH")}
@@ -91,8 +89,8 @@ class Check:
 
     def kernel_part(self, name: str, package: str, *options: str, limit: float = 60,
                     together: bool = False, cache: str = "cache", cpu: bool = False) -> Part:
-        """A run of gpu_check over a package; on the CPU if nothing stands in for what the
-        driver does."""
+        """Returns a part that runs gpu_check over a package. With --stand-in, `cpu` selects the
+        CPU for work that the fake driver cannot do."""
         path = self.package(package)
         cpu_option = ["--cpu"] if cpu and self.stand_in else []
         return Part(name, [self.program, *cpu_option, *options, "--json={json}", str(path)],
@@ -119,8 +117,8 @@ def probe_parts(check: Check) -> Iterable[Part]:
 
 
 def kernel_parts(check: Check) -> Iterable[Part]:
-    """Every package's kernels against the CPU's bits: as the driver compiles the PTX, the
-    package's machine code, and as ptxas makes it without and with optimizations."""
+    """Yields parts that compare every package's kernels with the CPU's bits: with the driver's
+    compilation of the PTX, the package's machine code, and ptxas with -O0 and -O3."""
     small = ["--largest=20000"] if check.stand_in else []
     ptxas = probe.find_ptxas()
     images = {"ptx": ["--image=ptx"], "cubin": ["--image=cubin"],
@@ -138,7 +136,7 @@ def _absent(part: Part, reason: str) -> Part:
 
 
 def judge_runtime(result: dict) -> str:
-    """No test on a GPU may be skipped there."""
+    """Returns an error if a test that needs a GPU was skipped."""
     if not result:
         return "the tests have left no JSON"
     skipped = [f"{suite['name']}.{test['name']}" for suite in result.get("testsuites", ())
@@ -148,10 +146,10 @@ def judge_runtime(result: dict) -> str:
 
 
 def runtime_parts(check: Check) -> Iterable[Part]:
-    """The runtime's own tests with the driver of this machine."""
+    """Yields the runtime's own tests with this machine's driver."""
     program = check.folder / "bin/tandem_runtime_cts"
     environment = check.environment()
-    if check.stand_in:  # which the tests find themselves
+    if check.stand_in:  # the tests find the stand-ins themselves
         del environment["TANDEM_CUDA_DRIVER"], environment["TANDEM_CUBLASLT"]
     else:
         environment["TANDEM_CUDA_DRIVER"] = "libcuda.so.1"
@@ -167,7 +165,7 @@ def runtime_parts(check: Check) -> Iterable[Part]:
 
 
 def large_parts(check: Check) -> Iterable[Part]:
-    """A step over more than 2^31 elements."""
+    """Yields a step over more than 2^31 elements."""
     elements = 300001 if check.stand_in else LARGE_ELEMENTS
     for package in LARGE:
         yield check.kernel_part(f"large/{package}", package, "--large", "--image=ptx",
@@ -175,7 +173,7 @@ def large_parts(check: Check) -> Iterable[Part]:
 
 
 def torch_parts(check: Check) -> Iterable[Part]:
-    """tandem.torch on parameters of the GPU."""
+    """Yields checks of tandem.torch with GPU parameters."""
     for name in TORCH:
         yield Part(f"torch/{name}", [check.python, str(HERE / "torch_steps.py"), name,
                                      "--json", "{json}",
@@ -184,7 +182,7 @@ def torch_parts(check: Check) -> Iterable[Part]:
 
 
 def pytest_parts(check: Check) -> Iterable[Part]:
-    """The tests of the repository that can run on a GPU."""
+    """Yields the repository's tests that can run on a GPU."""
     environment = check.environment() | {"TANDEM_TEST_GPU": "stand-in" if check.stand_in
                                          else "real"}
     part = ["-k", "sgd or devices or errors"] if check.stand_in else ["--whole"]
@@ -197,7 +195,7 @@ def pytest_parts(check: Check) -> Iterable[Part]:
 
 
 def product_parts(check: Check) -> Iterable[Part]:
-    """cuBLASLt's products of 8-bit floats."""
+    """Yields cuBLASLt's products of 8-bit floats."""
     width = ["--width=32"] if check.stand_in else []
     yield Part("products", [check.program, "--products", *width, "--json={json}"], 60,
                check.environment())
@@ -210,24 +208,24 @@ def _speed_part(check: Check, step: str, package: str) -> Part:
 
 
 def speed_parts(check: Check) -> Iterable[Part]:
-    """Steps over 10^9 elements and GPT-2's tensors, beside a copy."""
+    """Returns parts that time steps over 10^9 elements and GPT-2's tensors, and a copy."""
     return (_speed_part(check, "speed", package) for package in SPEED)
 
 
 def host_parts(check: Check) -> Iterable[Part]:
-    """The host's part of a launch."""
+    """Yields a measurement of a launch's host time."""
     yield check.kernel_part("host", "adamw-bf16", "--host", "--image=ptx")
 
 
 def start_parts(check: Check) -> Iterable[Part]:
-    """From a package to the first launch, with and without the cache."""
+    """Yields measurements from package to first launch, with and without the cache."""
     for package in SPEED:
         yield check.kernel_part(f"start/{package}", package, "--start", "--image=ptx",
                                 cache=f"{EMPTY_CACHE}/{package}")
 
 
 def peer_parts(check: Check) -> Iterable[Part]:
-    """Yields the parts that measure what users of PyTorch would take instead."""
+    """Yields measurements of what PyTorch users would otherwise use."""
     small = ["--device", "cpu", "--elements", "1280", "--tensors", "2", "--rows", "2",
              "--steps", "1", "--compared", "128"] if check.stand_in else []
     for name in peers.names():
@@ -238,12 +236,12 @@ def peer_parts(check: Check) -> Iterable[Part]:
 
 
 def rest_parts(check: Check) -> Iterable[Part]:
-    """Times of all other kernels, if there is time left."""
+    """Returns parts that time all other kernels, if there is time left."""
     return (_speed_part(check, "speed-rest", package) for package in check.packages()
             if package not in SPEED)
 
 
-#: In this order.
+#: The steps in the order in which they run.
 STEPS: dict[str, Callable[[Check], Iterable[Part]]] = {
     "probe": probe_parts, "kernels": kernel_parts, "runtime": runtime_parts,
     "large": large_parts, "torch": torch_parts, "pytest-cuda": pytest_parts,
@@ -262,7 +260,7 @@ def all_parts(check: Check) -> list[Part]:
 
 
 def select(parts: Sequence[Part], patterns: str) -> list[Part]:
-    """The parts that are named: steps, parts or patterns of parts, separated by commas."""
+    """Returns the named parts: steps, parts or patterns of parts, separated by commas."""
     if not patterns:
         return list(parts)
     chosen: set[str] = set()
@@ -277,7 +275,7 @@ def select(parts: Sequence[Part], patterns: str) -> list[Part]:
 
 
 def restore(report: pathlib.Path, folder: pathlib.Path) -> None:
-    """Takes records over from a report, where the folder has none."""
+    """Copies records from a report that the folder does not have."""
     for record in step_runner.read_json(report).get("parts", ()):
         path = folder / (record["name"].replace("/", ".") + ".json")
         if "status" in record and not path.exists():
@@ -320,7 +318,7 @@ def _list(runner: step_runner.Runner, parts: Sequence[Part]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fails if a part has failed, now or before; what did not run is listed."""
+    """Returns 1 if a part has failed, now or earlier; parts that did not run are listed."""
     options = parse(arguments)
     check = Check(options.folder.resolve(), options.stand_in)
     every = all_parts(check)
@@ -340,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(check: Check, runner: step_runner.Runner, every: Sequence[Part],
         chosen: Sequence[Part], again: bool) -> int:
-    """Runs parts, and writes the report after each of them."""
+    """Runs parts and writes the report after each of them."""
     def save() -> dict:
         report = report_of(check, runner, every)
         step_runner.write_json(check.output / "gpu-check.json", report)

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the check that optimizers and layers of PyTorch leave the bits
-# on a GPU that they leave on the CPU, for scripts/gpu-check.sh.
+# This file checks that PyTorch optimizers and layers produce the same bits on a GPU as on the CPU,
+# for scripts/gpu-check.sh.
 #
 #===----------------------------------------------------------------------===#
 """torch_steps.py CHECK --json FILE [--stand-in]: one check, case by case.
 
-A case is "equal" where all bits are, or "close" where PyTorch or cuBLASLt have computed
-products, whose sums no one promises. With --stand-in a driver without a GPU and the
-evaluator of PTX are the GPU.
+A case is "equal" if all bits are, or "close" if PyTorch or cuBLASLt computed products, whose order
+of summation is unspecified. With --stand-in, a driver without a GPU and the PTX evaluator take the
+place of the GPU.
 """
 
 import argparse
@@ -53,22 +53,22 @@ class CPU:
         return tensor.to(self.device)
 
     def holds(self):
-        """While it lasts, tensors of the device are on it."""
+        """Returns a context in which tensors count as being on the device."""
         return nullcontext()
 
     def side(self):
-        """While it lasts, work goes into another stream."""
+        """Returns a context in which work is enqueued in a different stream."""
         return nullcontext()
 
     def delay(self) -> None:
-        """Has the stream's next work wait a while."""
+        """Delays the next work in the stream."""
 
     def finish(self) -> None:
         """Waits for all work."""
 
 
 class GPU(CPU):
-    """A real one."""
+    """A real GPU."""
 
     device = "cuda"
 
@@ -93,14 +93,14 @@ class GPU(CPU):
 
     @contextmanager
     def captures(self):
-        """Captures the body as the graph that it yields."""
+        """Captures the body and yields the graph."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             yield graph
 
 
 class StandIn(CPU):
-    """The driver without a GPU, which takes tensors of the CPU for its own."""
+    """A driver without a GPU, which treats CPU tensors as its own."""
 
     is_small = True
 
@@ -151,7 +151,7 @@ def params_of(optimizer) -> list[torch.nn.Parameter]:
 
 
 def compare_optimizers(got, want) -> str:
-    """All parameters and states."""
+    """Compares all parameters and states."""
     found = []
     for i, (p, q) in enumerate(zip(params_of(got), params_of(want), strict=True)):
         found.append(compare(p, q, f"parameter {i}"))
@@ -166,7 +166,7 @@ def compare_optimizers(got, want) -> str:
 
 
 def close(got: list[torch.Tensor], want: list[torch.Tensor], allowed: float) -> str:
-    """Whether errors are small beside the numbers."""
+    """Returns "close" if the relative errors are at most `allowed`, or else a description."""
     worst = 0.0
     for g, w in zip(got, want, strict=True):
         g, w = g.detach().cpu().double().reshape(w.shape), w.detach().cpu().double()
@@ -198,7 +198,7 @@ def shapes_of(place: CPU) -> list[tuple[int, ...]]:
 
 
 def make(place: CPU, name: str, strategy: str, shapes, **options):
-    """An optimizer of random parameters, the same ones wherever they are."""
+    """Returns an optimizer of random parameters that do not depend on the place."""
     cls, own = OPTIMIZERS[name]
     dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
     generator = torch.Generator().manual_seed(0)
@@ -208,7 +208,7 @@ def make(place: CPU, name: str, strategy: str, shapes, **options):
 
 
 def backward(place: CPU, optimizer, seed: int) -> None:
-    """Random gradients, through autograd, as codes need."""
+    """Computes random gradients through autograd, as coded gradients require."""
     generator = torch.Generator().manual_seed(seed)
     terms = [(p.float() * place.put(torch.randn(p.shape, generator=generator) * 1e-2)).sum()
              for p in params_of(optimizer)]
@@ -224,7 +224,7 @@ def train(place: CPU, optimizer, seeds=range(3)) -> None:
 
 
 def same_steps(place: CPU, name: str, strategy: str, use=train, **options) -> str:
-    """Whether `use` leaves the same bits there and on the CPU."""
+    """Compares the bits that `use` leaves on the device with those on the CPU."""
     shapes, cpu = shapes_of(place), CPU()
     want = make(cpu, name, strategy, shapes)
     use(cpu, want)
@@ -236,7 +236,7 @@ def same_steps(place: CPU, name: str, strategy: str, use=train, **options) -> st
 
 
 def steps(place: CPU) -> Iterator[Case]:
-    """Steps in the default stream."""
+    """Yields steps in the default stream."""
     for name, strategy in CASES[:2] if place.is_small else CASES:
         yield f"{name} under {strategy}", lambda n=name, s=strategy: same_steps(place, n, s)
 
@@ -256,7 +256,8 @@ def _train_alternately(place: CPU, optimizer) -> None:
 
 
 def side_stream(place: CPU) -> Iterator[Case]:
-    """Steps in other streams, whose gradients are not there yet when the host is."""
+    """Yields steps in other streams, whose gradients are not ready when the host launches the
+    step."""
     for strategy in ("collage-plus",) if place.is_small else ("collage-plus", "flash", "fp8-lm"):
         yield (f"AdamW under {strategy}, new streams",
                lambda s=strategy: same_steps(place, "AdamW", s, _train_aside))
@@ -270,7 +271,7 @@ def side_stream(place: CPU) -> Iterator[Case]:
 
 
 def fixed_gradients(place: CPU, optimizer) -> list[torch.Tensor]:
-    """Gradients that stay where they are."""
+    """Sets and returns gradients whose addresses do not change."""
     for p in params_of(optimizer):
         p.grad = torch.zeros_like(p)
     return [p.grad for p in params_of(optimizer)]
@@ -300,7 +301,8 @@ def _plain_steps(name: str, strategy: str, shapes, skipped=()) -> object:
 
 
 def replays(place, name: str, strategy: str, skipped=()) -> str:
-    """A step, then four replays, each with a rate and gradients of its own."""
+    """Takes a step, then replays it four times, each time with a new learning rate and
+    gradients."""
     shapes = shapes_of(place)
     want = _plain_steps(name, strategy, shapes, skipped)
     with place.holds():
@@ -327,7 +329,7 @@ def replays(place, name: str, strategy: str, skipped=()) -> str:
 
 
 def graph(place) -> Iterator[Case]:
-    """Captured steps, replayed with another learning rate in the device's memory."""
+    """Yields captured steps that are replayed with new learning rates in device memory."""
     cases = [("AdamW", "collage-plus"), ("AdamW", "bf16-stochastic"), ("LAMB", "fp32"),
              ("SGD", "bf16"), ("Lion", "master-weights"), ("AdamW, clipped", "coat"),
              ("AdamW", "flash"), ("AdamW", "adam8bit")]
@@ -336,7 +338,7 @@ def graph(place) -> Iterator[Case]:
 
 
 def _refuses(place) -> str:
-    """A capture before the first step is refused, and steps go on after it."""
+    """Checks that a capture before the first step is rejected and that steps work afterwards."""
     shapes = shapes_of(place)
     want = make(CPU(), "AdamW", "collage-plus", shapes)
     train(CPU(), want)
@@ -358,19 +360,19 @@ def _refuses(place) -> str:
 
 
 def graph_cold(place) -> Iterator[Case]:
-    """A capture without a step before it."""
+    """Yields a capture without a preceding step."""
     yield "AdamW under collage-plus", lambda: _refuses(place)
 
 
 def found_inf(place) -> Iterator[Case]:
-    """Replays that a word of the device's memory skips."""
+    """Yields replays that a word in device memory skips."""
     for strategy in ("collage-plus",) if place.is_small else ("collage-plus", "fp32", "coat"):
         yield (f"AdamW under {strategy}",
                lambda s=strategy: replays(place, "AdamW", s, skipped=(2, 4)))
 
 
 def _scaled_steps(place: CPU, optimizer) -> None:
-    """As a loop with torch.amp.GradScaler has them, with an infinity once."""
+    """Takes steps as a loop with torch.amp.GradScaler does, with one infinite gradient."""
     scaler = torch.amp.GradScaler(place.device, init_scale=1024.0)
     for seed in range(4):
         generator = torch.Generator().manual_seed(seed)
@@ -385,7 +387,7 @@ def _scaled_steps(place: CPU, optimizer) -> None:
 
 
 def scaler(place: CPU) -> Iterator[Case]:
-    """torch.amp.GradScaler, which leaves to the GPU whether to step, and which asks it."""
+    """Yields GradScaler with steps that the GPU decides on, and with steps that ask the host."""
     for capturable in (True, False):
         yield (f"capturable={capturable}",
                lambda c=capturable: same_steps(place, "AdamW", "fp32", _scaled_steps,
@@ -405,7 +407,7 @@ MODULES = {
 
 
 def passes(place: CPU, name: str, recipe: str, width: int, rows: int) -> list[torch.Tensor]:
-    """The output and all gradients of a layer."""
+    """Returns the output and all gradients of a layer."""
     build, inputs = MODULES[name]
     generator = torch.Generator().manual_seed(7)
 
@@ -431,7 +433,7 @@ def _same_passes(place: CPU, *case) -> str:
 
 
 def layers(place: CPU) -> Iterator[Case]:
-    """Both passes of layers whose kernels are ours throughout."""
+    """Yields both passes of layers that use only Tandem's kernels."""
     width, rows = (40, 3) if place.is_small else (1000, 515)
     recipes = ("coat",) if place.is_small else ("bf16", "coat", "coat-fp8", "te-delayed")
     for recipe in recipes:
@@ -441,7 +443,7 @@ def layers(place: CPU) -> Iterator[Case]:
 
 
 def _trained(place: CPU, recipe: str, width: int) -> list[torch.Tensor]:
-    """Losses of a small model with compressed activations."""
+    """Returns losses of a small model with compressed activations."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.RMSNorm(width), torch.nn.Linear(width, 2 * width),
                                 torch.nn.GELU("tanh"), torch.nn.Linear(2 * width, width))
@@ -468,7 +470,7 @@ def _close_training(place: CPU, recipe: str) -> str:
 
 
 def model(place: CPU) -> Iterator[Case]:
-    """Steps of a model with compress_activations; its matrix products are PyTorch's."""
+    """Yields training of a model with compress_activations, whose matrix products are PyTorch's."""
     for recipe in ("coat",) if place.is_small else ("bf16", "coat", "te-delayed"):
         yield f"compress_activations, {recipe}", lambda r=recipe: _close_training(place, r)
 
@@ -480,7 +482,7 @@ def _decoded(x: torch.Tensor, code: str) -> torch.Tensor:
 
 
 def _close_products(place: CPU, recipe: str) -> str:
-    """Products of the codes that the CPU makes, in f64, beside the GPU's."""
+    """Compares the GPU's products with f64 products of the codes that the CPU makes."""
     torch.manual_seed(1)
     layer = nn.Linear(64, 48, bias=False, dtype=torch.bfloat16, recipe=recipe, products="fp8")
     x, dy = torch.randn(32, 64).bfloat16(), torch.randn(32, 48).bfloat16()
@@ -495,7 +497,7 @@ def _close_products(place: CPU, recipe: str) -> str:
 
 
 def products(place: CPU) -> Iterator[Case]:
-    """Linear layers with products="fp8"."""
+    """Yields linear layers with products="fp8"."""
     for recipe in ("coat", "te-current", "coat-fp8"):
         yield f"Linear under {recipe}", lambda r=recipe: _close_products(place, r)
 
@@ -513,7 +515,7 @@ CHECKS: dict[str, Callable[..., Iterator[Case]]] = {
 
 
 def run(check: str, case: str, function: Callable[[], str]) -> dict:
-    """The row of a case, whatever happens."""
+    """Returns the row of a case, also if it raises."""
     row = {"check": check, "case": case}
     try:
         return row | {"verdict": function()}
@@ -540,5 +542,5 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # Exit at once: errors of a broken CUDA context at interpreter shutdown mean nothing.
+    # Exit at once: errors of a broken CUDA context at interpreter shutdown are meaningless.
     os._exit(status)

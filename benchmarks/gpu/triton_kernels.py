@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements AdamW under three strategies in Triton, the way its users
-# write it: one pass over memory, a launch for each tensor.
+# This file implements AdamW under three strategies in Triton as its users would write it: one pass
+# over memory, and one launch per tensor.
 #
 #===----------------------------------------------------------------------===#
 """`step(strategy, planes)` updates planes in place."""
@@ -115,7 +115,7 @@ def e4m3_groups(p_at, g_at, m_at, v_at, ms_at, vs_at, n, b1, c1, b2, c2, r1, r2,
 
 
 def step(strategy, planes):
-    """One step in place."""
+    """Takes one step in place."""
     n = planes["param"].numel()
     b1, c1, b2, *rest = references.scalars()
     grid = (triton.cdiv(n, BLOCK),)

@@ -1,13 +1,13 @@
-#===- unpack.py - Files of the check that travel compressed ----*- Python -*-===#
+#===- unpack.py - Decompress files of the check ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the first step of the check on a machine with a GPU; it is
-# copied into the folder that scripts/stage-gpu-check.sh fills.
+# This file implements the first step of the check on a GPU machine; scripts/stage-gpu-check.sh
+# copies it into the folder that it fills.
 #
 #===----------------------------------------------------------------------===#
-"""unpack.py: beside every NAME.xz in this file's folder puts NAME, if it is not there."""
+"""unpack.py: decompresses each NAME.xz in this file's folder to NAME, unless NAME exists."""
 
 import lzma
 import pathlib

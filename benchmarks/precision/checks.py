@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the check of the results against the orderings that the
-# paper reports.
+# This file checks the results against the orderings that the paper reports.
 #
 #===----------------------------------------------------------------------===#
 """Checks the orderings of "To FP8 and Back Again" against the results.
@@ -27,16 +26,16 @@ from reasons import REASONS  # noqa: E402
 from runs import FOLDER, result_name  # noqa: E402
 from studies import EPSILON, EPSILONS, STUDIES  # noqa: E402
 
-#: A run trains if its loss exceeds that of the run it is compared with by fewer nats than this.
+#: A run trains if its loss exceeds that of the reference run by fewer nats than this.
 TRAINS_NATS = 0.2
-#: Sharpness values whose ratio is below this are the same.
+#: Sharpness values whose ratio is below this count as equal.
 SAME_RATIO = 1.02
-#: A strategy heals if it ends within this fraction of the distance from f32 to bf16.
+#: A strategy heals if its loss exceeds f32's by at most this fraction of bf16's excess.
 HEALED_SHARE = 0.25
 
 
 class NotRun(Exception):
-    """The cells that a check compares are not all there."""
+    """Raised if cells that a check compares are missing."""
 
 
 class Cells:
@@ -46,7 +45,7 @@ class Cells:
         self._cells = (result or {"cells": {}})["cells"]
 
     def of(self, variant: str, lr: float | None = None) -> dict[str, dict]:
-        """The cells of a variant by seed, those of one rate or of the only one."""
+        """Returns the cells of a variant by seed, for the given learning rate or the only one."""
         by_lr = self._cells.get(variant, {})
         key = f"{lr:g}" if lr is not None else next(iter(by_lr), None)
         if not by_lr.get(key):
@@ -54,7 +53,7 @@ class Cells:
         return by_lr[key]
 
     def pairs(self, first: str, second: str, lr: float | None = None) -> list[tuple]:
-        """The cells of two variants that have a seed in common."""
+        """Returns pairs of the two variants' cells with the same seed."""
         one, other = self.of(first, lr), self.of(second, lr)
         common = [(one[seed], other[seed]) for seed in one if seed in other]
         if not common:
@@ -62,12 +61,12 @@ class Cells:
         return common
 
     def loss(self, variant: str) -> float:
-        """The mean of the final losses; infinite if one is not finite."""
+        """Returns the mean of the final losses; infinite if one is not finite."""
         losses = [cell["train_loss"] for cell in self.of(variant).values()]
         return float("inf") if None in losses else statistics.fmean(losses)
 
     def sharpness(self, variant: str, epsilon: float = EPSILON, at: int = -1) -> float:
-        """The mean sharpness of the seeds at a checkpoint; infinite where logits are not
+        """Returns the mean sharpness over the seeds at a checkpoint; infinite if logits are not
         finite."""
         found = [cell["checkpoints"][at]["sharpness"][f"{epsilon:g}"]
                  if cell["checkpoints"] else None for cell in self.of(variant).values()]
@@ -76,28 +75,28 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """An ordering that the paper reports, or one of this project's own."""
+    """An ordering that the paper reports, or one of our own."""
 
     study: str
     claim: str
     holds: Callable[[Cells], bool]
-    #: The source, where it is not the paper: "users", or "ours" of formats that the paper
-    #: does not have.
+    #: The source if it is not the paper: "users", or "ours" for formats that the paper does not
+    #: have.
     source: str = ""
 
 
 def trains(cells: Cells, variant: str, reference: str = "E8M7") -> bool:
-    """Whether a variant ends near a reference."""
+    """Returns whether a variant ends near a reference."""
     return cells.loss(variant) < cells.loss(reference) + TRAINS_NATS
 
 
 def in_order(values: list[float]) -> bool:
-    """Whether each value is clearly above the next."""
+    """Returns whether each value is clearly above the next."""
     return all(a > SAME_RATIO * b for a, b in zip(values, values[1:]))
 
 
 def total(cells: Cells, first: str, second: str, key: str, lr: float | None = None):
-    """The sums of a count over the seeds that two variants have in common."""
+    """Returns the sums of a count over the seeds that two variants have in common."""
     pairs = cells.pairs(first, second, lr)
     return tuple(sum(pair[side][key] for pair in pairs) for side in (0, 1))
 
@@ -113,13 +112,13 @@ def sharper(epsilon: float) -> Callable[[Cells], bool]:
 
 
 def rises(cells: Cells) -> bool:
-    """Whether E8M3's sharpness rises by more than E8M7's."""
+    """Returns whether E8M3's sharpness rises, and by more than E8M7's."""
     growth = [cells.sharpness(name) / cells.sharpness(name, at=0) for name in ("E8M3", "E8M7")]
     return growth[0] > SAME_RATIO and in_order(growth)
 
 
 def falls_after_switch(variant: str) -> Callable[[Cells], bool]:
-    """Whether sharpness ends below its value at the switch."""
+    """Returns a check that sharpness ends below its value at the switch."""
     return lambda cells: all(_at_switch(cell) > SAME_RATIO * _last(cell)
                              for cell in cells.of(variant).values())
 
@@ -144,12 +143,12 @@ def lm_head_order(cells: Cells) -> bool:
 
 
 def plateaus(cells: Cells) -> bool:
-    """Whether bf16's loss is clearly above f32's."""
+    """Returns whether bf16's loss is clearly above f32's."""
     return cells.loss("bf16") > 1.02 * cells.loss("fp32")
 
 
 def healed_bound(cells: Cells) -> float:
-    """The largest loss of a strategy that ends where f32 does."""
+    """Returns the largest loss of a strategy that counts as ending where f32 does."""
     exact, plain = cells.loss("fp32"), cells.loss("bf16")
     return max(exact + HEALED_SHARE * max(0.0, plain - exact), 1.01 * exact)
 
@@ -242,13 +241,13 @@ def outcome(check: Check, result: dict | None) -> str:
 
 
 def outcomes(folder: pathlib.Path) -> dict[str, str]:
-    """The outcome of each check, of the results in a folder."""
+    """Returns the outcome of each check for the results in a folder."""
     results = {name: load(result_name(name, quick=False), folder) for name in STUDIES}
     return {name: outcome(check, results[check.study]) for name, check in CHECKS.items()}
 
 
 def unexplained(found: dict[str, str], reasons: dict[str, str] = REASONS) -> list[str]:
-    """The checks that fail without a reason on record."""
+    """Returns the checks that fail without a recorded reason."""
     return [name for name, what in found.items() if what == "fails" and name not in reasons]
 
 

@@ -3,22 +3,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements loss landscapes after Li et al. (2018): losses on the plane
-# of two random directions, which are normalized by filter.
+# This file implements loss landscapes after Li et al. (2018): losses on the plane of two random
+# directions with filter normalization.
 #
 #===----------------------------------------------------------------------===#
-"""Losses around a model's weights."""
+"""Computes losses around a model's weights."""
 
 import numpy as np
 import torch
 
-#: The plane's range in both directions.
+#: The plane extends this far from the weights in both directions.
 REACH = 1.0
 
 
 def direction(weights: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
-    """A random direction each of whose rows is as long as the weight's; zero for gains of
-    norms and other vectors."""
+    """Returns a random direction whose rows have the norms of the weight's rows. It is zero for
+    gains of norms and other vectors."""
     found = []
     for weight in weights:
         drawn = torch.randn(weight.shape, generator=generator)
@@ -32,8 +32,8 @@ def direction(weights: list[torch.Tensor], generator: torch.Generator) -> list[t
 
 @torch.no_grad()
 def grid(run, points: int, seed: int = 0) -> list[list[float | None]]:
-    """Validation losses at points x points places; the weights are in the middle, and stay
-    as they are."""
+    """Returns validation losses on a grid of points x points, with the model's weights in the
+    middle. Leaves the weights unchanged."""
     if points < 3 or points % 2 == 0:
         raise ValueError(f"points is {points}; an odd number from 3 on has a middle")
     weights = list(run.model.parameters())
@@ -49,7 +49,7 @@ def grid(run, points: int, seed: int = 0) -> list[list[float | None]]:
 
 
 def _loss_at(run, weights, before, *moves) -> float | None:
-    """The loss after moves along directions."""
+    """Returns the loss after moving along the directions; None if it is not finite."""
     for index, (weight, kept) in enumerate(zip(weights, before)):
         weight.copy_(kept + sum(share * parts[index] for share, parts in moves))
     loss = run.validation_loss(count=2)
@@ -57,7 +57,7 @@ def _loss_at(run, weights, before, *moves) -> float | None:
 
 
 def minima(losses: list[list[float | None]]) -> int:
-    """Counts the places that are lower than all their neighbours: one, in a smooth bowl."""
+    """Counts the grid points that are lower than all their neighbours; a smooth bowl has one."""
     plane = np.array(losses, float)
     plane[np.isnan(plane)] = np.inf
     padded = np.pad(plane, 1, constant_values=np.inf)

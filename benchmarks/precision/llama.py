@@ -6,10 +6,10 @@
 # This file implements the model that the studies of papers train.
 #
 #===----------------------------------------------------------------------===#
-"""A decoder with RMSNorm, rotary positions, SwiGLU and an untied LM head, as Llama's.
+"""Implements a decoder like Llama's: RMSNorm, rotary positions, SwiGLU, an untied LM head.
 
-Its products, except for those of the attention, are :class:`torch.nn.Linear`, so that
-``tandem.torch.emulate`` and ``compress_activations`` find them.
+Its products, except those of attention, are :class:`torch.nn.Linear` modules, which
+``tandem.torch.emulate`` and ``compress_activations`` find.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def hidden(self) -> int:
-        """SwiGLU's width: 8/3 of the model's, a multiple of 16."""
+        """Returns SwiGLU's width: 8/3 of the model's, rounded to a multiple of 16."""
         return -(-8 * self.width // 48) * 16
 
 
@@ -40,14 +40,14 @@ class Norm(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.eps = 1e-5  # by which compress_activations knows a norm
+        self.eps = 1e-5  # compress_activations recognizes norms by this attribute
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.eps)
 
 
 def rotations(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines of each position and each pair of a head's numbers."""
+    """Returns cosines and sines for each position and each pair of a head's elements."""
     size = shape.width // shape.heads
     speeds = 10000.0 ** (-torch.arange(0, size, 2) / size)
     angles = torch.outer(torch.arange(shape.context), speeds).repeat(1, 2)
@@ -55,7 +55,7 @@ def rotations(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Rotary positions: turns the pairs of numbers that lie half a head apart."""
+    """Applies rotary positions: rotates the pairs of elements that are half a head apart."""
     low, high = x.chunk(2, -1)
     return x * cosines + torch.cat((-high, low), -1) * sines
 
@@ -79,7 +79,7 @@ class Attention(nn.Module):
 
 
 class Network(nn.Module):
-    """SwiGLU."""
+    """The SwiGLU feed-forward network."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -105,7 +105,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """The language model: logits of the next token for each token."""
+    """The language model, which returns logits of the next token for each token."""
 
     def __init__(self, vocabulary: int, shape: Shape):
         super().__init__()
@@ -118,7 +118,8 @@ class Llama(nn.Module):
         self._initialize(shape)
 
     def _initialize(self, shape: Shape) -> None:
-        """TinyLlama's deviations: sqrt(2 / (5 width)), smaller where a layer ends."""
+        """Initializes weights as TinyLlama does: deviation sqrt(2 / (5 width)), less at layer
+        outputs."""
         for name, module in self.named_modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=(0.4 / shape.width) ** 0.5)
@@ -134,12 +135,12 @@ class Llama(nn.Module):
         return self.lm_head(self.norm(x))
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy of the next character, in nats."""
+        """Returns the mean cross-entropy of the next character, in nats."""
         logits = self(inputs).float()
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def make_model(vocabulary: int, shape: Shape, seed: int) -> Llama:
-    """A model in f32 whose initial weights a seed fixes."""
+    """Returns an f32 model whose initial weights depend only on the seed."""
     torch.manual_seed(seed)
     return Llama(vocabulary, shape)

@@ -7,8 +7,8 @@
 # are masked, against the same layer without masks.
 #
 #===----------------------------------------------------------------------===#
-"""Times a masked linear layer and the plain one in alternation, and prints the medians of
-their times and of the ratio."""
+"""Times a masked linear layer and the plain one alternately, and prints the medians of their
+times and of the ratio."""
 
 import argparse
 import copy
@@ -20,7 +20,7 @@ import torch
 
 
 def seconds(layer: torch.nn.Linear, x: torch.Tensor) -> float:
-    """The time of a forward and a backward pass."""
+    """Returns the time of a forward and a backward pass."""
     x = x.clone().requires_grad_()
     begin = time.perf_counter()
     layer(x).sum().backward()
@@ -28,7 +28,7 @@ def seconds(layer: torch.nn.Linear, x: torch.Tensor) -> float:
 
 
 def measure(width: int, tokens: int, format: str, repeats: int) -> tuple[float, float, float]:
-    """The medians of plain seconds, masked seconds, and their ratio."""
+    """Returns the medians of plain seconds, masked seconds, and their ratio."""
     torch.manual_seed(0)
     plain = torch.nn.Linear(width, width, bias=False)
     masked = copy.deepcopy(plain)

@@ -6,7 +6,7 @@
 # This file lists the numbers of the paper, as printed, and the sizes of its runs.
 #
 #===----------------------------------------------------------------------===#
-"""Tables 1 to 3, and what the paper says about its figures."""
+"""Tables 1 to 3, and the paper's statements about its figures."""
 
 #: Table 1: sharpness in percent after 1,000 to 5,000 steps of Llama 7B, epsilon 5e-4.
 TABLE_1 = {
@@ -18,8 +18,8 @@ TABLE_1 = {
 }
 TABLE_1_STEPS = (1000, 2000, 3000, 4000, 5000)
 
-#: Table 2: sharpness after 5,000 steps, of other checkpoints, by epsilon. None stands for
-#: numbers that the copy of the paper at hand does not show clearly.
+#: Table 2: sharpness after 5,000 steps of other checkpoints, by epsilon. None marks numbers that
+#: are not legible in the copy of the paper at hand.
 TABLE_2 = {
     "5e-05": {"E8M3": 0.17, "E8M4": 0.17, "E8M5": 0.07, "E8M6": 0.03, "E8M7": 0.02},
     "0.0001": {"E8M3": 0.33, "E8M4": 0.34, "E8M5": 0.14, "E8M6": 0.05, "E8M7": 0.04},
@@ -32,7 +32,7 @@ TABLE_2 = {
 TABLE_3 = {7: 1.35, 10: 0.90, 15: 0.60, 20: 0.48, 25: 0.37, 30: 0.35, 35: 0.29, 40: 0.27,
            44: 0.24}
 
-#: The results of the paper that stand in no table, and those that users report.
+#: Results of the paper that are in no table, and those that users report.
 SAYS = {
     "spikes": "The paper has plots of 18 runs for each format and rate, without a count. E8M5 spikes "
     "more often, above all at the higher rate.",
@@ -45,7 +45,7 @@ SAYS = {
     "report (AReaL, issue 1292) at three times the loss.",
 }
 
-#: Each study's runs: model, steps, seeds.
+#: The runs of each study: model, steps, seeds.
 RUNS = {
     "exponents": ("TinyLlama 120M", "not stated", "not stated"),
     "sharpness": ("Llama 120M (figure 7), Llama 7B (tables)",

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the plots of the page on papers, written to docs/images.
+# This file draws the plots of the page on papers and writes them to docs/images.
 #
 #===----------------------------------------------------------------------===#
-"""Sharpness, curves of losses and landscapes."""
+"""Draws sharpness, loss curves and landscapes."""
 
 import math
 import pathlib
@@ -23,10 +23,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from common import save_figure  # noqa: E402
 from paper import TABLE_1, TABLE_1_STEPS  # noqa: E402
 
-# Okabe and Ito's colours; dashes tell apart what follows.
+# Okabe and Ito's colours; curves after the last colour are dashed.
 COLOURS = ("#D55E00", "#E69F00", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#000000")
 DASHES = ("-", "--", ":")
-#: Curves in the plots of losses show no more than this.
+#: Plotted losses are cut off at this value.
 TOP_NATS = 5.0
 
 
@@ -36,18 +36,18 @@ def _style(index: int) -> dict:
 
 
 def _floats(values: list) -> list[float]:
-    """JSON's null is a value that is not finite, which a plot leaves out."""
+    """Converts values for plotting; null in JSON marks a non-finite value, which becomes NaN."""
     return [math.nan if value is None else value for value in values]
 
 
 def first_cells(result: dict) -> dict[str, dict]:
-    """The first cell of each variant, by the variant's name."""
+    """Returns the first cell of each variant by the variant's name."""
     return {name: next(iter(next(iter(by_lr.values())).values()))
             for name, by_lr in result["cells"].items()}
 
 
 def sharpness(result: dict | None, path: pathlib.Path) -> None:
-    """Sharpness by step, in the paper and here."""
+    """Plots sharpness by step, in the paper and here."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8))
     for index, (name, values) in enumerate(TABLE_1.items()):
         left.plot(TABLE_1_STEPS, values, label=name, marker="o", **_style(index))
@@ -72,8 +72,8 @@ def sharpness(result: dict | None, path: pathlib.Path) -> None:
 
 
 def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Steps and losses of each variant's first cell. Variants with the same losses share a
-    name."""
+    """Returns steps and losses of each variant's first cell. Variants with equal losses share
+    one curve."""
     names: dict[tuple, list[str]] = {}
     cells = first_cells(result)
     for name, cell in cells.items():
@@ -87,8 +87,8 @@ def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def losses(result: dict, path: pathlib.Path, reference: str | None = None,
            top: float = math.inf) -> None:
-    """The losses of each variant's first cell, and how far they are above the reference's,
-    the first variant's unless it is named, up to a number of nats."""
+    """Plots the losses of each variant's first cell, and their differences from the reference's
+    (by default the first variant's), up to a number of nats."""
     found = curves(result)
     lead = next(label for label in found
                 if reference is None or reference in label.split("\n= "))
@@ -110,12 +110,12 @@ def losses(result: dict, path: pathlib.Path, reference: str | None = None,
 
 
 def sharpness_losses(result: dict, path: pathlib.Path) -> None:
-    """The losses of the formats, compared with bf16's."""
+    """Plots the losses of the formats and compares them with bf16's."""
     losses(result, path, "E8M7", top=0.3)
 
 
 def seeds(result: dict, path: pathlib.Path) -> None:
-    """The losses of all seeds: a column for each variant, a row for each rate."""
+    """Plots the losses of all seeds: a column for each variant, a row for each learning rate."""
     cells = result["cells"]
     rates = list(dict.fromkeys(lr for by_lr in cells.values() for lr in by_lr))
     figure, grid = plt.subplots(len(rates), len(cells), sharex=True, sharey=True, squeeze=False,
@@ -131,7 +131,7 @@ def seeds(result: dict, path: pathlib.Path) -> None:
 
 
 def _curves(axes, cells) -> None:
-    """The losses of some cells, which differ in their seeds."""
+    """Plots the losses of cells that differ only in their seeds."""
     for index, cell in enumerate(cells):
         values = np.minimum(_floats(cell["curve"]), TOP_NATS)
         axes.plot((np.arange(len(values)) + 0.5) * cell["steps"] / len(values), values,
@@ -139,7 +139,7 @@ def _curves(axes, cells) -> None:
 
 
 def recovery(result: dict, path: pathlib.Path) -> None:
-    """Sharpness by step, on a logarithmic scale, and the switch."""
+    """Plots sharpness by step on a logarithmic scale, and marks the switch."""
     figure, axes = plt.subplots(figsize=(8.5, 3.8))
     cells = first_cells(result)
     for index, (name, cell) in enumerate(cells.items()):
@@ -159,7 +159,7 @@ def recovery(result: dict, path: pathlib.Path) -> None:
 
 
 def landscape(result: dict, path: pathlib.Path) -> None:
-    """The planes of losses at the checkpoints, a row for each variant."""
+    """Plots the planes of losses at the checkpoints, with a row for each variant."""
     cells = first_cells(result)
     count = max(len(cell["planes"]) for cell in cells.values())
     figure, grid = plt.subplots(len(cells), count, squeeze=False,
@@ -176,7 +176,7 @@ def landscape(result: dict, path: pathlib.Path) -> None:
     save_figure(figure, path)
 
 
-#: The plot of each study, docs/images/papers-STUDY.png.
+#: The function that draws the plot of each study, docs/images/papers-STUDY.png.
 PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "recovery": recovery,
          "spikes": seeds, "seeds": seeds, "landscape": landscape, "fp8-lm-head": losses,
          "long": losses}

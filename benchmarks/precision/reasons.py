@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists the reasons why orderings of the paper fail at toy size, and
-# what to know of those that hold.
+# This file lists the reasons why orderings of the paper fail at toy size, and caveats about those
+# that hold.
 #
 #===----------------------------------------------------------------------===#
-"""Reasons by the names of the checks in checks.py; papers.sh --check asks for them."""
+"""Reasons by the names of the checks in checks.py, which papers.sh --check requires."""
 
 REASONS: dict[str, str] = {
     "exponents-fail":
@@ -24,21 +24,21 @@ REASONS: dict[str, str] = {
         "of a run that trains.",
     "sharpness-order":
         "From E8M7 to E8M3 sharpness stays between 0.070 and 0.080 at every checkpoint, and the "
-        "formats change places from one to the next. Three mantissa bits are enough for a model "
-        "this small and so few steps. The paper's pattern begins two bits lower, with E8M1.",
+        "order of the formats changes from one to the next. Three mantissa bits are enough for such a "
+        "small model and few steps. The paper's pattern begins two bits lower, with E8M1.",
     "sharpness-rises":
-        "It rises by 8 % under E8M3 and by 7 % under E8M7, since neither loses what it would need. "
+        "It rises by 8 % under E8M3 and by 7 % under E8M7, since both have enough bits. "
         "Under E8M1 it rises to 1.8 times, and under E8M0 to 5.1 times.",
     "sharpness-epsilon":
-        "Sharpness is nearly proportional to epsilon, so that all five show what 5e-4 does: formats "
-        "that are too close together to be put in an order.",
+        "Sharpness is nearly proportional to epsilon, so all five show what 5e-4 shows: the formats "
+        "are too close together for an order.",
     "sharpness-diverges":
         "E8M3 and E8M4 end 0.021 and 0.015 nats above E8M7, a distance that grows slowly (the right "
         "plot), so that a longer run might diverge: the paper's Llama 120M takes 16,000 steps to "
         "diverge in E8M3, eight times ours. Of our formats only E8M0 diverges.",
     "recovery-falls":
-        "There is nothing to recover from: sharpness at the switch is what it is at that step in bf16, "
-        "within 3 %, and follows bf16's from there on. From E8M0 it does fall.",
+        "There is nothing to recover from: sharpness at the switch is within 3 % of bf16's at that step, "
+        "and follows bf16's from there on. From E8M0 it does fall.",
     "spikes-more":
         "No run of either format has a spike, at either rate, and their mean losses are within 0.008 "
         "nats of each other. Five mantissa bits are enough here at ten times the learning rate, "
@@ -47,19 +47,19 @@ REASONS: dict[str, str] = {
         "E8M1 has no spike either, but is less stable all the same: 6 of its 18 runs at the higher "
         "rate diverge, and none of bf16's. Their losses rise slowly, without a jump.",
     "seeds-diverge":
-        "No seed diverges in any format, in 400 steps at ten times the learning rate. Were one in "
-        "ten to diverge, as in the paper, 18 seeds would show it with a probability of 85 %. The "
-        "mean losses of the formats are within 0.005 nats of each other, so that the missing bits "
-        "do next to nothing here. The paper's runs are of a model 3,800 times as large and take 75 "
+        "No seed diverges in any format, in 400 steps at ten times the learning rate. If one in "
+        "ten diverged, as in the paper, 18 seeds would show it with a probability of 85 %. The "
+        "mean losses of the formats are within 0.005 nats of each other, so the missing bits "
+        "have almost no effect here. The paper's model is 3,800 times as large and its runs take 75 "
         "times as many steps. With fewer bits seeds do differ: under E8M1 6 of 18 diverge at this "
-        "rate (the section on spikes).",
+        "rate (see the section on spikes).",
     "landscape-lower":
-        "The losses are computed under the same masks, and E8M0 cuts weights to powers of two, so that "
-        "neighbouring places differ in jumps: at step 1,000 there are two minima. In f32 the same "
-        "weights have one.",
+        "The losses are computed under the same masks, and E8M0 truncates weights to powers of two, so "
+        "the loss jumps between neighbouring points: at step 1,000 there are two minima. In f32 the "
+        "same weights have one.",
 }
 
-#: Remarks on orderings that hold.
+#: Caveats about orderings that hold.
 CAVEATS: dict[str, str] = {
     "exponents-inside":
         "It does so trivially: E7M7 trains with every clamp here.",
@@ -76,6 +76,6 @@ CAVEATS: dict[str, str] = {
     "landscape-smooth":
         "But this run does not diverge, as the paper's does; E8M0 does.",
     "fp8-order":
-        "It does so by 0.003 and 0.004 nats, and validation losses do not show it; in the paper's "
-        "plot the distances are plain.",
+        "The distances are only 0.003 and 0.004 nats, and validation losses do not show them; in the "
+        "paper's plot they are obvious.",
 }

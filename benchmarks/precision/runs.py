@@ -3,14 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the runs of the studies, in cells, each of which is saved
-# when it is done.
+# This file runs the studies in cells, each of which is saved when it ends.
 #
 #===----------------------------------------------------------------------===#
 """Runs the studies of "To FP8 and Back Again" at toy size.
 
-A cell is a variant, a learning rate and a seed. Cells that the result files have are not
-run again, so that an interrupted run continues where it was.
+A cell is a variant, a learning rate and a seed. Cells that the result files have are not run again,
+so an interrupted run can be resumed.
 """
 
 import argparse
@@ -33,12 +32,12 @@ FOLDER = RESULTS / "precision"
 
 
 def result_name(study: str, quick: bool) -> str:
-    """The name of a study's result: the quick size has its own."""
+    """Returns the name of a study's result file; the quick size has a separate one."""
     return f"{study}-quick" if quick else study
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="papers.sh", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -59,7 +58,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuses options that make no sense."""
+    """Rejects option values that make no sense."""
     for name in options.studies:
         if name not in STUDIES:
             parser.error(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
@@ -115,7 +114,7 @@ class Cell:
     seed: int
 
     def run(self, corpus) -> float:
-        """Trains, and saves the figures; returns the seconds that it took."""
+        """Trains and saves the figures; returns the seconds that this took."""
         start, busy = time.monotonic(), time.process_time()
         setting = self.scale.setting(self.lr, self.seed, **self.study.changes)
         figures = self.study.measure(
@@ -126,14 +125,14 @@ class Cell:
 
 
 def scale_of(study: Study, options: argparse.Namespace) -> Scale:
-    """The scale that the command line asks for."""
+    """Returns the scale that the command line requests."""
     scale = study.scale(options.quick)
     return dataclasses.replace(scale, steps=options.steps or scale.steps,
                                seeds=options.seeds or scale.seeds)
 
 
 def missing(name: str, options: argparse.Namespace) -> tuple[list[Cell], int]:
-    """The cells that a study lacks, seed by seed, and how many it has in all."""
+    """Returns the cells that a study lacks, seed by seed, and its total number of cells."""
     study = STUDIES[name]
     scale = scale_of(study, options)
     setting = {"steps": scale.steps, "batch": scale.batch,
@@ -145,8 +144,7 @@ def missing(name: str, options: argparse.Namespace) -> tuple[list[Cell], int]:
 
 
 def run(options: argparse.Namespace) -> bool:
-    """Runs the cells that are missing until the budget is spent; returns whether all are
-    done."""
+    """Runs the missing cells until the budget is spent; returns whether all are done."""
     torch.set_num_threads(options.threads)
     start, corpus = time.monotonic(), load_corpus()
     todo = {name: missing(name, options) for name in options.studies}

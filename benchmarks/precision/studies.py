@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the list of studies: the cells that each has, and the
-# figures that a cell measures.
+# This file lists the studies, with the cells of each and the figures that a cell measures.
 #
 #===----------------------------------------------------------------------===#
 """Studies at toy size, one for each figure or pair of tables of the paper."""
@@ -18,12 +17,12 @@ from landscape import grid
 from llama import Llama, Shape
 from training import Run, Setting, figures
 
-#: The epsilons of table 2, and the one of the other tables and figures.
+#: The epsilons of table 2, and the one used in the other tables and figures.
 EPSILONS = (5e-5, 1e-4, 5e-4, 1e-3, 5e-3)
 EPSILON = 5e-4
-#: Checkpoints at which sharpness is measured.
+#: The number of checkpoints at which sharpness is measured.
 CHECKPOINTS = 10
-#: The share of a recovery's steps that E8M3 has, and those of the landscape's checkpoints.
+#: The fraction of a recovery's steps that use E8M3, and the landscapes' checkpoints as fractions.
 SWITCHED = 0.15
 LANDSCAPES = (0.5, 1.0)
 
@@ -33,7 +32,7 @@ SMALL = Shape(width=32, layers=1, heads=2, context=32)
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """The size of a study's cells, and their number."""
+    """The size and the number of a study's cells."""
 
     steps: int
     seeds: int
@@ -42,24 +41,24 @@ class Scale:
     batch: int = 8
 
     def setting(self, lr: float, seed: int, **changes) -> Setting:
-        """The run of a cell."""
+        """Returns the setting of a cell."""
         return Setting(self.shape, self.batch, self.steps, lr, seed,
                        warmup=min(50, self.steps // 5), **changes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """Variants of a run that are compared, and the figures of each."""
+    """Variants of a run to compare, and the function that measures each."""
 
-    place: str  # in the paper
+    place: str  # the place in the paper
     title: str
-    #: Returns the figures of a cell: setting, corpus, options of the variant, label.
+    #: Returns the figures of a cell, given its setting, corpus, variant options and label.
     measure: Callable
-    #: The variants' options, by label.
+    #: The options of each variant, by label.
     variants: Mapping[str, Mapping]
     full: Scale
     quick: Scale
-    #: Changes of the setting that all cells have.
+    #: Changes to the setting that apply to all cells.
     changes: Mapping = dataclasses.field(default_factory=dict)
 
     def scale(self, quick: bool) -> Scale:
@@ -72,20 +71,20 @@ class Study:
 
 
 def masks(options: Mapping) -> Callable[[Llama], object]:
-    """Masks a model's products, unless the format is None."""
+    """Returns a function that masks a model's products, unless the format is None."""
     return lambda model: tandem.torch.emulate(model, **options)
 
 
 def masked(setting, corpus, options, label) -> dict:
-    """Trains under masks."""
+    """Trains with masks."""
     run = Run(setting, corpus, prepare=masks(options))
     run.train(label)
     return figures(run)
 
 
 def magnitudes(run: Run) -> dict[str, float]:
-    """The largest magnitude, and the smallest except zero, of the factors and results of
-    linear layers, in one more batch."""
+    """Returns the largest and the smallest nonzero magnitude of the inputs, weights, outputs and
+    gradients of linear layers, for one more batch."""
     found: list[tuple[float, float]] = []
 
     def note(tensors) -> None:
@@ -113,7 +112,7 @@ def _is_tensor(x: object) -> bool:
 
 
 def exponents(setting, corpus, options, label) -> dict:
-    """Trains under masks; also keeps the magnitudes at the end."""
+    """Trains with masks and also records the magnitudes at the end."""
     run = Run(setting, corpus, prepare=masks(options))
     run.train(label)
     found = figures(run)
@@ -121,7 +120,7 @@ def exponents(setting, corpus, options, label) -> dict:
 
 
 class Checkpoints:
-    """Measures sharpness as a run goes on."""
+    """Measures sharpness at checkpoints during a run."""
 
     def __init__(self, run: Run, epsilons: tuple[float, ...]):
         self.run, self.epsilons = run, epsilons
@@ -135,7 +134,7 @@ class Checkpoints:
 
 
 def sharpness(setting, corpus, options, label) -> dict:
-    """Trains under masks, with the sharpness at checkpoints."""
+    """Trains with masks and measures sharpness at checkpoints."""
     run = Run(setting, corpus, prepare=masks(options))
     checkpoints = Checkpoints(run, EPSILONS)
     run.train(label, checkpoints.visit)
@@ -143,7 +142,7 @@ def sharpness(setting, corpus, options, label) -> dict:
 
 
 def recovery(setting, corpus, options, label) -> dict:
-    """Trains under one mask and then under another, with the sharpness at checkpoints."""
+    """Trains with one mask and then with another, and measures sharpness at checkpoints."""
     switch = max(1, round(SWITCHED * setting.steps))
     formats = {0: options["first"], switch: options["then"]}
     run = Run(setting, corpus, prepare=lambda model: tandem.torch.PrecisionSchedule(
@@ -152,7 +151,7 @@ def recovery(setting, corpus, options, label) -> dict:
     checkpoints.steps = sorted({switch, *checkpoints.steps})
 
     def visit(step: int) -> None:
-        checkpoints.visit(step)  # still under the format of this step
+        checkpoints.visit(step)  # still with the format of this step
         run.prepared.step()
 
     run.train(label, visit)
@@ -160,8 +159,8 @@ def recovery(setting, corpus, options, label) -> dict:
 
 
 def landscape(setting, corpus, options, label) -> dict:
-    """Trains under masks, with the loss on a plane around two checkpoints, under the same
-    masks or others."""
+    """Trains with masks and computes the loss on a plane around the weights of two checkpoints,
+    with the same masks or others."""
     set_masks = masks({"format": options["format"]})
     run = Run(setting, corpus, prepare=set_masks)
     set_plane_masks = masks({"format": options.get("plane", options["format"])})
@@ -185,7 +184,7 @@ def landscape(setting, corpus, options, label) -> dict:
 
 
 def fp8_lm_head(setting, corpus, options, label) -> dict:
-    """Trains with bf16's masks, or at a level of FP8-LM with layers excluded."""
+    """Trains with bf16's masks, or at an FP8-LM level with some layers excluded."""
     if "format" in options:
         return masked(setting, corpus, options, label)
 
@@ -201,7 +200,7 @@ def fp8_lm_head(setting, corpus, options, label) -> dict:
 
 
 def long(setting, corpus, options, label) -> dict:
-    """Trains under a strategy, with activations stored as a recipe says if there is one."""
+    """Trains with a strategy, and with a recipe for stored activations if there is one."""
     recipe = options.get("recipe")
     run = Run(setting, corpus, options["strategy"], prepare=lambda model: (
         recipe and tandem.torch.compress_activations(model, recipe)))

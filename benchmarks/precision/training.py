@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements one training run, and the figures that studies take of it.
+# This file implements one training run and the figures that studies derive from it.
 #
 #===----------------------------------------------------------------------===#
-"""Trains the model, and measures losses, spikes, divergence and sharpness."""
+"""Trains the model and measures losses, spikes, divergence and sharpness."""
 
 import dataclasses
 import math
@@ -29,9 +29,9 @@ from llama import Llama, Shape, make_model  # noqa: E402
 from optimizers import DTYPES  # noqa: E402
 from progress import Progress  # noqa: E402
 
-#: Points of a curve that are kept.
+#: The number of points of a curve that are kept.
 CURVE_POINTS = 60
-#: A spike's bound, in deviations above the median of the losses before it, and how many of those count.
+#: A spike exceeds the median of this many preceding losses by this many deviations.
 SPIKE_DEVIATIONS, SPIKE_WINDOW = 6.0, 64
 #: A run has diverged if it ends this many nats above its lowest smoothed loss.
 DIVERGED_NATS = 0.3
@@ -39,7 +39,7 @@ DIVERGED_NATS = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A run, except for its precision."""
+    """The parameters of a run, except its precision."""
 
     shape: Shape
     batch: int
@@ -47,14 +47,14 @@ class Setting:
     lr: float
     seed: int = 0
     warmup: int = 50
-    final_share: float = 0.1  # of the learning rate, at the end
+    final_share: float = 0.1  # the final learning rate, relative to the peak
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.1
     clip: float | None = 1.0
     drifts: bool = False  # whether batches come from a window that moves over the text
 
     def lr_at(self, step: int) -> float:
-        """Linear warm-up, then half a cosine; step from 0."""
+        """Returns the learning rate: linear warm-up, then half a cosine. Steps start at 0."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -62,19 +62,19 @@ class Setting:
         return self.lr * (low + (1 - low) * 0.5 * (1 + math.cos(math.pi * done)))
 
     def draw(self, corpus: Corpus) -> Iterator:
-        """The batches, which the seed fixes."""
+        """Yields the batches, which depend only on the seed."""
         context = self.shape.context
         if not self.drifts:
             return batches(corpus.train, self.steps, self.batch, context, self.seed)
         return drifting(corpus.train, self.steps, self.batch, context, self.seed)
 
 
-#: The share of the text from which batches are drawn at a time, where they drift.
+#: With drift, batches come from a window that covers this fraction of the text.
 WINDOW = 0.1
 
 
 def drifting(text: np.ndarray, count: int, batch: int, context: int, seed: int) -> Iterator:
-    """Batches from a window that moves over the text once, so that the data change."""
+    """Yields batches from a window that moves once over the text, so that the data change."""
     size = max(int(WINDOW * len(text)), context + 2)
     for step in range(count):
         first = (len(text) - size) * step // count
@@ -82,7 +82,7 @@ def drifting(text: np.ndarray, count: int, batch: int, context: int, seed: int) 
 
 
 def parameter_dtype(strategy: str) -> torch.dtype:
-    """The type of the weights that a strategy shows to the model."""
+    """Returns the dtype of the weights that the model sees under a strategy."""
     planes = tandem.compile("adamw", strategy).planes
     return next((DTYPES[p.type] for p in planes if p.name == "param" and p.visible),
                 torch.bfloat16)
@@ -96,8 +96,8 @@ def parameter_dtype(strategy: str) -> torch.dtype:
 class Run:
     """A model in training.
 
-    Weights of a strategy that are bf16 are computed with in f32, so that strategies differ
-    only in their optimizers.
+    The model computes in f32 also with bf16 weights, so that strategies differ only in their
+    optimizers.
     """
 
     def __init__(self, setting: Setting, corpus: Corpus, strategy: str = "fp32",
@@ -124,11 +124,11 @@ class Run:
         return sum(p.numel() for p in self.model.parameters())
 
     def logits(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The logits of the model, its weights in f32."""
+        """Computes the logits of the model with its weights in f32."""
         if all(p.dtype == torch.float32 for p in self.model.parameters()):
             return self.model(inputs)
         if isinstance(self.prepared, torch.optim.Optimizer):
-            return self.model(inputs).float()  # which computes with its own weights
+            return self.model(inputs).float()  # the model computes with its own weights
         wide = {name: p.float() for name, p in self.model.named_parameters()}
         return functional_call(self.model, wide, (inputs,))
 
@@ -137,7 +137,7 @@ class Run:
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def step(self) -> float:
-        """Takes one step; returns the loss before it."""
+        """Takes one step and returns the loss before it."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.setting.lr_at(len(self.losses))
         self.optimizer.zero_grad()
@@ -148,8 +148,8 @@ class Run:
         return self.losses[-1]
 
     def train(self, name: str, visit: Callable[[int], None] = lambda step: None) -> None:
-        """Takes the remaining steps, each followed by a visit; a loss that is not finite
-        ends the run."""
+        """Takes the remaining steps and calls `visit` after each. A non-finite loss ends the
+        run."""
         progress = Progress(name, self.setting.steps)
         for step in range(len(self.losses) + 1, self.setting.steps + 1):
             loss = self.step()
@@ -161,14 +161,14 @@ class Run:
 
     @torch.no_grad()
     def validation_loss(self, count: int = 16) -> float:
-        """Mean loss over batches that are the same for every run."""
+        """Returns the mean loss over batches that are the same for every run."""
         drawn = batches(self.corpus.validation, count, 16, self.setting.shape.context, seed=1)
         return statistics.fmean(self.loss(*batch).item() for batch in drawn)
 
     @torch.no_grad()
     def sharpness(self, epsilons: tuple[float, ...], count: int = 4) -> dict[str, float | None]:
-        """The mean sharpness over last tokens of the validation text, by epsilon. The exact
-        maximum, which the paper's search approaches."""
+        """Returns the mean sharpness for the last tokens of the validation text, by epsilon.
+        This is the exact maximum, which the paper's search approximates."""
         parts = [(self.logits(inputs)[:, -1].double(), targets[:, -1]) for inputs, targets in
                  batches(self.corpus.validation, count, 64, self.setting.shape.context, seed=2)]
         logits, targets = (torch.cat(part).numpy() for part in zip(*parts))
@@ -184,29 +184,29 @@ class Run:
 
 
 def number(value: float) -> float | None:
-    """JSON has no NaN: a run that diverged has no loss."""
+    """Rounds a value; returns None if it is not finite, since JSON has no NaN."""
     return round(value, 5) if math.isfinite(value) else None
 
 
 def final_loss(losses: list[float]) -> float:
-    """The mean of the last twentieth."""
+    """Returns the mean of the last twentieth, but of at least ten losses."""
     return statistics.fmean(losses[-max(10, len(losses) // 20):])
 
 
 def curve(losses: list[float], points: int = CURVE_POINTS) -> list[float | None]:
-    """Means of equal parts of a run."""
+    """Returns the means of equal parts of a run."""
     edges = np.linspace(0, len(losses), min(points, len(losses)) + 1).astype(int)
     return [number(statistics.fmean(losses[a:b])) for a, b in zip(edges, edges[1:])]
 
 
 def smoothed(losses: list[float], window: int) -> np.ndarray:
-    """Running means, of windows that lie within the run."""
+    """Returns running means over windows that lie within the run."""
     window = min(window, len(losses))
     return np.convolve(losses, np.full(window, 1 / window), "valid")
 
 
 def diverged(losses: list[float]) -> bool:
-    """Whether a run ends with a loss that is not finite or far above its lowest."""
+    """Returns whether a loss is not finite, or the last ones are far above the lowest."""
     if not all(map(math.isfinite, losses)):
         return True
     window = max(10, len(losses) // 20)
@@ -214,21 +214,21 @@ def diverged(losses: list[float]) -> bool:
 
 
 def spikes(losses: list[float]) -> int:
-    """Counts the losses that rise above the bound of those before them; losses that stay
-    above it are one spike. Deviations are 1.4826 median absolute deviations."""
+    """Counts the spikes: sequences of losses that exceed the bound given by those before them. A
+    deviation is 1.4826 times the median absolute deviation."""
     found, above = 0, False
     for index in range(SPIKE_WINDOW, len(losses)):
         window = np.array(losses[index - SPIKE_WINDOW:index])
         middle = np.median(window)
         deviation = 1.4826 * np.median(np.abs(window - middle))
         bound = middle + SPIKE_DEVIATIONS * deviation
-        is_above = bool(not losses[index] <= bound)  # as NaN is
+        is_above = bool(not losses[index] <= bound)  # also true for NaN
         found, above = found + (is_above and not above), is_above
     return found
 
 
 def figures(run: Run) -> dict:
-    """The figures that every study keeps of a run."""
+    """Returns the figures that every study records of a run."""
     losses = run.losses
     return {"train_loss": number(final_loss(losses)), "steps": len(losses),
             "validation_loss": number(run.validation_loss()), "diverged": diverged(losses),

@@ -1,18 +1,18 @@
-#===- hopper.py - Products of 8-bit floats beside Hopper's -----*- Python -*-===#
+#===- hopper.py - FP8 products compared with Hopper's ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of products of 8-bit floats on a CPU with those of
-# Hopper's tensor cores, as the package mmaemu models them, and with float64.
+# This file compares products of 8-bit floats on a CPU with those of Hopper's tensor cores, as the
+# package mmaemu models them, and with float64.
 #
 #===----------------------------------------------------------------------===#
-"""Products of the same codes: Tandem's on this CPU, a bit-exact model of cuBLASLt's on an
-H100, and float64.
+"""Compares products of the same codes: Tandem's on this CPU, those of a bit-exact model of
+cuBLASLt's on an H100, and float64.
 
-Inputs are coded as a linear layer with products="fp8" codes them. Differences are relative:
-the norm of a difference over the norm of float64's product. The table of docs/Layers.md is
-made of the results, unless with --quick, which writes only the results it is told to.
+Inputs are encoded as in a linear layer with products="fp8". Differences are relative: the norm of a
+difference over the norm of the float64 product. The results become the table in docs/Layers.md,
+except with --quick, which only writes results to a given folder.
 """
 
 import argparse
@@ -37,10 +37,10 @@ E4M3, E5M2 = "f8E4M3FN", "f8E5M2"
 DEPTHS = (128, 256, 512, 1024, 2048, 4096)
 SIZES = ((64, 64), (32, 128))
 
-#: The codes of the first factor, and whether cuBLASLt accumulates fast, by pass.
+#: The codes of the first factor, and whether cuBLASLt accumulates fast, for each pass.
 PASSES = {"forward": (E4M3, True), "backward": (E5M2, False)}
 
-#: Draws a matrix of rows and columns.
+#: A function that draws a matrix with the given numbers of rows and columns.
 Draw = Callable[[int, int, torch.Generator], torch.Tensor]
 
 
@@ -49,7 +49,7 @@ def _normal(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor
 
 
 def _with_outliers(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
-    """Normal numbers whose columns differ in size, a few by much, as activations' do."""
+    """Draws normal numbers whose columns differ in size, a few by much, as in activations."""
     sizes = torch.randn(columns, generator=generator).exp()
     return _normal(rows, columns, generator) * sizes
 
@@ -59,7 +59,7 @@ INPUTS: dict[str, Draw] = {"normal": _normal, "outliers": _with_outliers}
 
 @dataclass(frozen=True)
 class Case:
-    """A product of drawn matrices."""
+    """A product of random matrices."""
 
     direction: str
     inputs: str
@@ -68,7 +68,7 @@ class Case:
     depth: int
 
     def factors(self) -> tuple[_products.Codes, _products.Codes]:
-        """Both factors' codes in rows, and scales."""
+        """Returns both factors' codes in rows, and their scales."""
         generator = torch.Generator().manual_seed(self.depth)
         draw = INPUTS[self.inputs]
         x, w = (draw(count, self.depth, generator).bfloat16()
@@ -77,7 +77,7 @@ class Case:
 
 
 class Hopper:
-    """The H100 of mmaemu, which splits no sum."""
+    """mmaemu's model of an H100, without split-K."""
 
     OPTIONS = {"profile": "hopper", "splitk": 1}
 
@@ -90,22 +90,22 @@ class Hopper:
         self._package, self.version = mmaemu, mmaemu.__version__
 
     def sums(self, x: torch.Tensor, w: torch.Tensor, fast: bool) -> torch.Tensor:
-        """x @ w.T of codes, as it is accumulated."""
+        """Computes x @ w.T of codes with the accumulation of the hardware."""
         return self._package.accumulate(x, w, use_fast_accum=fast, **self.OPTIONS)
 
     def scaled(self, sums: torch.Tensor, scales: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Sums with both scales, in bf16."""
+        """Multiplies sums by both scales and rounds to bf16."""
         from mmaemu.model import epilogue
         return epilogue.apply(sums, *scales, out_dtype=torch.bfloat16)
 
 
 def apart(x: torch.Tensor, y: torch.Tensor, exact: torch.Tensor) -> float:
-    """The norm of a difference over that of the exact values."""
+    """Returns the norm of a difference over that of the exact values."""
     return ((x.double() - y.double()).norm() / exact.norm()).item()
 
 
 def compare(case: Case, hopper) -> dict:
-    """The differences of a case."""
+    """Returns the differences of a case."""
     code, fast = PASSES[case.direction]
     (x, x_scale, _), (w, w_scale, _) = case.factors()
     exact = _products.values_of(x, code).double() @ _products.values_of(w, E4M3).double().t()
@@ -128,7 +128,7 @@ def compare(case: Case, hopper) -> dict:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """All products."""
+    """Yields all products."""
     sizes, depths = (((16, 32),), (128, 512)) if quick else (SIZES, DEPTHS)
     for direction in PASSES:
         for inputs in INPUTS:
@@ -138,7 +138,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def measure(hopper, quick: bool) -> list[dict]:
-    """A row for each product, with progress on stderr."""
+    """Returns a row for each product and reports progress on stderr."""
     rows, all_cases = [], list(cases(quick))
     for number, case in enumerate(all_cases, 1):
         begun = time.perf_counter()
@@ -159,7 +159,7 @@ def _worst(rows: list[dict], kind: str, key: str) -> float:
 
 
 def table_of(result: dict) -> str:
-    """The largest differences of each pass and depth."""
+    """Formats the largest differences for each pass and depth."""
     lines = []
     for direction in PASSES:
         for depth in sorted({row["depth"] for row in result["rows"]}):
@@ -174,7 +174,7 @@ def table_of(result: dict) -> str:
 
 
 def page_with(text: str, result: dict) -> str:
-    """A page with the table in its place."""
+    """Returns the page with the table in its place."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{table_of(result)}\n\n{END}{after}"
@@ -189,7 +189,7 @@ def main() -> None:
                         help=f"the folder of the result (default: {RESULTS})")
     options = parser.parse_args()
     hopper = Hopper()
-    # The model takes many small operations, which threads would only wait for.
+    # The model consists of many small operations, for which threads cost more than they gain.
     torch.set_num_threads(1)
     rows = measure(hopper, options.quick)
     result = {"mmaemu": hopper.version, "torch": torch.__version__, "rows": rows}

@@ -3,17 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of storages and strategies against AdamW in
-# f64 on recorded gradients.
+# This file compares storages and strategies with AdamW in f64 on recorded gradients.
 #
 #===----------------------------------------------------------------------===#
-"""Compares the weights after a recorded stream of gradients with those of f64.
+"""Compares the weights after a recorded stream of gradients with those of AdamW in f64.
 
-The demo's model trains in f32 and its gradients are kept, in bf16: those of the
-token table and of the attention's matrices. Every strategy takes the same
-gradients, so that nothing but its own errors differs, with what they add up to
-over the run. The storages of one tensor are compared with all others in f32. Second
-moments have a long memory in the demo, and a shorter one for comparison.
+The demo's model trains in f32, and the gradients of the token table and of the attention's matrices
+are recorded in bf16. Every strategy gets the same gradients, so only its own errors and their
+accumulation over the run make a difference. The storages of one tensor are compared with all others
+in f32. Second moments have a long memory in the demo, and a shorter one for comparison.
 """
 
 import argparse
@@ -116,7 +114,7 @@ TENSORS = {"weight": WEIGHTS, "gradient": GRADIENTS, "first": FIRST, "second": S
 
 
 def write_strategy(folder: pathlib.Path, name: str, storages: dict[str, str]) -> None:
-    """A strategy with these storages, and f32 for the tensors that have none."""
+    """Writes a strategy with these storages, and f32 for tensors without one."""
     of = {tensor: storages.get(tensor, F32) for tensor in TENSORS}
     (folder / f"{name}.mlir").write_text(f"""
 tandem.strategy @{name} compute(<f32, f32>) {{
@@ -128,14 +126,14 @@ tandem.strategy @{name} compute(<f32, f32>) {{
 
 
 def along(ends: list, exact: list, start: list) -> float:
-    """The length of the way to `ends` along that to `exact`, over the latter's."""
+    """Returns the projection of the path to `ends` onto that to `exact`, relative to the latter."""
     pairs = [(b - c, a - c) for a, b, c in zip(ends, exact, start)]
     went = sum(float((wanted * found).sum()) for wanted, found in pairs)
     return went / sum(float(wanted.square().sum()) for wanted, _ in pairs)
 
 
 class Recorded:
-    """Streams of the same gradients by beta2, and where AdamW in f64 takes each."""
+    """Streams of the same gradients by beta2, and the weights that AdamW in f64 reaches."""
 
     PARTS = {"table": slice(0, 1), "matrices": slice(1, None)}
 
@@ -150,10 +148,9 @@ class Recorded:
             self.streams[f"{beta2:g}"] = one, stream.reference(one)
 
     def errors(self, strategy: str, path: list[str]) -> dict[str, dict[str, float]]:
-        """Returns a strategy's final distance from f64's weights, relative to how far those
-        moved.
+        """Returns a strategy's final distance from f64's weights, relative to how far those moved.
 
-        `along` is how far it went in f64's direction, where 1 is as far.
+        `along` is the projection of the strategy's path onto that of f64; 1 is perfect.
         """
         found = {}
         for beta2, (one, exact) in self.streams.items():
@@ -166,7 +163,7 @@ class Recorded:
 
 
 def compare(recorded: list[Recorded], strategy: str, path: list[str]) -> dict:
-    """A strategy's errors: beta2 -> kind of tensor -> a list over the seeds."""
+    """Returns a strategy's errors: beta2 -> kind of tensor -> list over the seeds."""
     kernel = tandem.compile("adamw", strategy, path=path)
     found = [one.errors(strategy, path) for one in recorded]
     errors = {beta2: {part: [one[beta2][part] for one in found] for part in parts}
@@ -176,7 +173,7 @@ def compare(recorded: list[Recorded], strategy: str, path: list[str]) -> dict:
 
 
 def compare_storages(recorded: list[Recorded], tensors: dict = TENSORS) -> dict:
-    """Each storage of each tensor, with all other tensors in f32."""
+    """Compares each storage of each tensor, with all other tensors in f32."""
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for tensor, storages in tensors.items():
@@ -189,7 +186,7 @@ def compare_storages(recorded: list[Recorded], tensors: dict = TENSORS) -> dict:
 
 
 def compare_strategies(recorded: list[Recorded], names: list[str], path) -> dict:
-    """Those strategies that take the demo's settings."""
+    """Compares the strategies that work with the demo's settings."""
     found = {}
     for name in names:
         try:

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the training runs whose states and gradients are
-# measured.
+# This file runs the training whose states and gradients are measured.
 #
 #===----------------------------------------------------------------------===#
-"""Trains the demo's language model in f32 and hands out what it holds."""
+"""Trains the demo's language model in f32 and returns its states and gradients."""
 
 import dataclasses
 import pathlib
@@ -30,7 +29,7 @@ from train import Config, train  # noqa: E402,F401
 
 def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None,
            path: tuple[str, ...] = ()) -> Config:
-    """The demo's configuration, cut to a number of steps."""
+    """Returns the demo's configuration, limited to a number of steps."""
     base = demo.QUICK if quick else demo.FULL
     rate = lr or base.hyper.lr
     hyper = dataclasses.replace(base.hyper, lr=rate, final_lr=rate / 100,
@@ -55,7 +54,7 @@ class Trained:
         hyper, progress = self.setting.hyper, Progress("training", self.setting.steps)
         drawn = self.draw(self.setting.steps, self.setting.batch, self.setting.seed)
         for step, batch in enumerate(drawn):
-            # The rate stays up: the states are those of the middle of a run.
+            # The learning rate does not decay: the states represent the middle of a run.
             warm = min(1.0, (step + 1) / max(1, hyper.warmup))
             set_lr(self.optimizer, hyper.lr * warm)
             loss = self.backward(batch)
@@ -64,7 +63,7 @@ class Trained:
         progress.finish(f"loss {loss:.3f}")
 
     def draw(self, count: int, batch: int, seed: int):
-        """Batches of the training text."""
+        """Yields batches of the training text."""
         return batches(self.corpus.train, count, batch, self.setting.shape.context, seed)
 
     def backward(self, batch) -> float:
@@ -75,11 +74,11 @@ class Trained:
         return loss.item()
 
     def states(self, name: str) -> list[np.ndarray]:
-        """A state of each parameter: "exp_avg", "exp_avg_sq"."""
+        """Returns a state of each parameter: "exp_avg" or "exp_avg_sq"."""
         return [self.optimizer.state[p][name].numpy().ravel()
                 for p in self.model.parameters()]
 
     def gradients(self, batch) -> list[np.ndarray]:
-        """Each parameter's gradient of a batch."""
+        """Returns each parameter's gradient for a batch."""
         self.backward(batch)
         return [p.grad.numpy().ravel().copy() for p in self.model.parameters()]

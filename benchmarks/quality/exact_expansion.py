@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of dynamic range expansion, whose powers are
-# f32 sequences, with the same rule decided in integers.
+# This file compares dynamic range expansion, which computes powers in f32, with the same rule
+# evaluated exactly in integers.
 #
 #===----------------------------------------------------------------------===#
 """Compares the kernels' exponents, codes and values with an exact expansion.
 
-The exact rule: j is the largest of 8 to 128 with (M / least)^j <= R^8, where M / least
-is rounded to f32; the code is nearest to L (|x| / M)^(j/8), |x| / M rounded to f32; it is
-read as M times the f32 nearest to (q / L)^(8/j). What f64 leaves open, integers decide.
+The exact rule: j is the largest integer from 8 to 128 with (M / least)^j <= R^8, where M / least is
+rounded to f32. The code is the nearest to L (|x| / M)^(j/8), with |x| / M rounded to f32. It
+decodes to M times the f32 nearest to (q / L)^(8/j). Integers decide the cases that f64 leaves open.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from round_trip import decode, encode, expanded, scaled  # noqa: E402
 
 GROUP = 128
 CODE = "f8E4M3FN"
-FIRST, SECOND = WHOLE[CODE], NORMAL[CODE]  # those of the strategy "coat"
-#: The numbers of E4M3 from 0 to 448, by code.
+FIRST, SECOND = WHOLE[CODE], NORMAL[CODE]  # the ranges of the strategy "coat"
+#: The nonnegative E4M3 values up to 448, by code.
 NUMBERS = np.array([m * 2.0**-9 for m in range(8)]
                    + [(8 + m) * 2.0**(e - 10) for e in range(1, 16) for m in range(8)])[:127]
 MIDDLES = (NUMBERS[1:] + NUMBERS[:-1]) / 2
 
 
 def exact_exponents(ratio: np.ndarray, limit: float) -> np.ndarray:
-    """The exponents of groups with these M / least."""
+    """Returns the exponents of groups with these M / least."""
     with np.errstate(divide="ignore"):
         guess = np.fmin(8 * np.log2(limit) / np.log2(ratio.astype(np.float64)), 1000)
     result = np.floor(np.clip(guess, 8, 128))
@@ -50,7 +50,7 @@ def exact_exponents(ratio: np.ndarray, limit: float) -> np.ndarray:
 
 
 def exact_codes(y: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """The codes of magnitudes of at most 1 under exponents."""
+    """Returns the codes of magnitudes of at most 1 with the given exponents."""
     power = NUMBERS[-1] * y.astype(np.float64) ** (j / 8)
     codes = np.searchsorted(MIDDLES, power)
     below = np.clip(codes, 0, len(MIDDLES) - 1)
@@ -66,7 +66,7 @@ def exact_codes(y: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 
 def groups_of(x: np.ndarray, scales: np.ndarray):
-    """The number of the group of each element, and each group's M and M / least."""
+    """Returns the group of each element, and each group's M and M / least."""
     group = np.arange(len(x)) // GROUP
     magnitude = np.abs(x)
     least = np.full(len(scales), np.inf, np.float32)
@@ -97,8 +97,7 @@ class Compared:
 
 
 def summary(parts: list[Compared]) -> dict:
-    """Returns the differences in some tensors, and the errors in units of the groups'
-    scales."""
+    """Returns the differences over some tensors, and the errors relative to the groups' scales."""
     def join(of):
         return np.concatenate([of(part) for part in parts]).astype(np.float64)
 
@@ -115,7 +114,7 @@ def summary(parts: list[Compared]) -> dict:
 
 
 def synthetic(groups: int) -> dict[str, Compared]:
-    """Moments of random gradients whose sizes differ from group to group."""
+    """Stores moments of random gradients whose sizes vary among groups."""
     generator = np.random.default_rng(0)
     shape = (groups, GROUP)
     sizes = 10 ** generator.uniform(-8, 0, (groups, 1))
@@ -126,7 +125,7 @@ def synthetic(groups: int) -> dict[str, Compared]:
 
 
 def at_thresholds(limit: float) -> dict:
-    """Groups whose M / least is a threshold between two exponents or next to it."""
+    """Compares groups whose M / least is at or next to a threshold between two exponents."""
     thresholds = np.float32([limit ** (8 / j) for j in range(9, 129)])
     near = (thresholds.view(np.int32)[:, None] + np.arange(-2, 3)).astype(np.int32).view(np.float32)
     least = (np.float32(1) / near.ravel()).astype(np.float32)
@@ -136,7 +135,7 @@ def at_thresholds(limit: float) -> dict:
 
 
 def trained(quick: bool, steps: int) -> dict:
-    """The states of the demo's model after some steps in f32."""
+    """Stores the states of the demo's model after some steps in f32."""
     from demo_model import Trained, config
     model = Trained(config(quick, steps))
     moments = Moments(model.states("exp_avg"), model.states("exp_avg_sq"))
@@ -159,12 +158,12 @@ def measure(groups: int, quick: bool, steps: int) -> dict:
 
 
 def share(of: float, count: int, what: str) -> str:
-    """A share of a number of things."""
+    """Formats a fraction of a number of things."""
     return f"{100 * of:.2g} % of {count} {what}" if of else f"none of {count} {what}"
 
 
 def sentence(result: dict) -> str:
-    """The figures as docs/Rationale.md has them."""
+    """Formats the figures for docs/Rationale.md."""
     drawn, near, real = result["synthetic"], result["thresholds"], result["trained"]
     parts = [*drawn.values(), real["first"], real["second"]]
     texts = []

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the plots of docs/Quality.md, written to docs/images.
+# This file draws the plots of docs/Quality.md and writes them to docs/images.
 #
 #===----------------------------------------------------------------------===#
-"""Errors by range, and sums of gradients by ranks."""
+"""Draws errors by range, and sums of gradients by number of ranks."""
 
 import math
 import pathlib
@@ -16,7 +16,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-# Okabe and Ito's colours; dashes tell apart what follows.
+# Okabe and Ito's colours; curves after the last colour are dashed.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", ":")
 MARKERS = "os^x"
@@ -29,7 +29,7 @@ def _style(number: int) -> dict:
 
 def _save(figure, path: pathlib.Path) -> None:
     figure.tight_layout()
-    # Without the version of matplotlib, the same numbers are the same file.
+    # Omit the version of matplotlib, so that equal numbers give equal files.
     figure.savefig(path, dpi=90, metadata={"Software": None})
     plt.close(figure)
 
@@ -49,7 +49,7 @@ def _bits(ranges: list[int], rows: dict, label: str, top: float, path) -> None:
 
 
 def representation(result: dict, folder: pathlib.Path) -> None:
-    """Bits of weights by exponent and of moments by range; what is exact is on top."""
+    """Plots bits of weights by exponent and of moments by range; exact results are at the top."""
     _bits(result["exponents"], result["weights"], "exponent of the weight", 32,
           folder / "quality-weights.png")
     _bits(result["binades"], result["moments"], "binades that a group spans", 12,
@@ -57,7 +57,7 @@ def representation(result: dict, folder: pathlib.Path) -> None:
 
 
 def gradient_sum(result: dict, folder: pathlib.Path) -> None:
-    """Signal to noise, underflow and overflow by the number of ranks."""
+    """Plots signal-to-noise ratio, underflow and overflow by number of ranks."""
     figure, panels = plt.subplots(1, 3, figsize=(12, 3.6))
     titles = {"snr": "signal to noise, dB", "underflow": "underflow, share of values",
               "overflow": "overflow, share of sums"}

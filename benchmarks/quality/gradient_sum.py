@@ -3,19 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of pre-scaling, post-scaling and automatic
-# scaling for gradients that many ranks add up in E4M3.
+# This file compares pre-scaling, post-scaling and automatic scaling for gradients that many ranks
+# sum in E4M3.
 #
 #===----------------------------------------------------------------------===#
-"""An all-reduce of real gradients in E4M3, by how they are scaled before it.
+"""Simulates an all-reduce of real gradients in E4M3 with different scalings.
 
-Rank i sends fl8(mu * g_i / s), with s the power of two per tensor that takes the
-largest magnitude of all ranks into the format (FP8-LM, equations 4 and 5). The
-codes are added rank after rank, each partial sum rounded to E4M3 and saturating,
-and the sum is taken times s / (mu * ranks). Pre-scaling has mu = 1 / ranks,
-post-scaling 1, MS-AMP's code 1 / sqrt(ranks); automatic scaling halves mu after a
-step in which more than 0.001 % of the sums saturated, else lets it grow to
-the double over 1000 steps. The ranks are simulated: each has batches of its own.
+Rank i sends fl8(mu * g_i / s), where s is the power of two per tensor that brings the largest
+magnitude of all ranks into the format's range (FP8-LM, equations 4 and 5). The codes are added rank
+by rank, with each partial sum rounded to E4M3 and saturated, and the sum is multiplied by s / (mu *
+ranks). Pre-scaling has mu = 1 / ranks, post-scaling 1, and MS-AMP's code 1 / sqrt(ranks). Automatic
+scaling halves mu after a step in which more than 0.001 % of the sums saturated, and otherwise lets
+it grow, by a factor of two over 1000 steps. The ranks are simulated; each has different batches.
 """
 
 import argparse
@@ -38,19 +37,19 @@ GROWTH = 2.0 ** (1 / 1000)
 
 
 def shared_scales(ranks: list[list[np.ndarray]]) -> np.ndarray:
-    """Each tensor's scale: the largest of those of the ranks."""
+    """Returns each tensor's scale: the largest over the ranks."""
     scales = [[encode(SCALED, tensor)["x.scale"].view(np.float32)[0]
                for tensor in rank] for rank in ranks]
     return np.maximum.accumulate(np.array(scales), axis=0)
 
 
 class Gradients:
-    """The gradients of a step: row i is rank i's."""
+    """The gradients of a step, with those of rank i in row i."""
 
     def __init__(self, ranks: list[list[np.ndarray]]):
         self.values = np.stack([np.concatenate(rank) for rank in ranks])
         sizes = [tensor.size for tensor in ranks[0]]
-        # Row i has the scales that i + 1 ranks share.
+        # Row i has the scales that ranks 0 to i share.
         self.scales = np.repeat(shared_scales(ranks), sizes, axis=1)
 
     def __len__(self) -> int:
@@ -58,7 +57,7 @@ class Gradients:
 
 
 def add_up(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of all rows as E4M3 makes it, and where it saturated on the way."""
+    """Returns the sum of all rows in E4M3, and where a partial sum saturated."""
     total, saturated = codes[0], np.abs(codes[0]) >= LARGEST
     for code in codes[1:]:
         total = round_trip(E4M3, total + code)
@@ -67,13 +66,13 @@ def add_up(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def signal_to_noise(exact: np.ndarray, found: np.ndarray) -> float:
-    """In decibels."""
+    """Returns the signal-to-noise ratio in decibels."""
     noise = np.square(found - exact).sum()
     return float(10 * np.log10(np.square(exact).sum() / noise)) if noise else np.inf
 
 
 def reduce(gradients: Gradients, ranks: int, mu: float) -> dict[str, float]:
-    """One all-reduce of the first `ranks` rows."""
+    """Returns the figures of an all-reduce of the first `ranks` rows."""
     values, scale = gradients.values[:ranks], gradients.scales[ranks - 1]
     sent = round_trip(E4M3, (values / scale * np.float32(mu)).ravel())
     sent = sent.reshape(values.shape)
@@ -97,16 +96,16 @@ class Automatic:
         self.mu = 1.0
 
     def reduce(self, gradients: Gradients, ranks: int) -> dict[str, float]:
-        """One all-reduce, from which the next one's mu follows."""
+        """Runs one all-reduce and updates mu."""
         result = reduce(gradients, ranks, self.mu)
         self.mu *= 0.5 if result["overflow"] > THRESHOLD else GROWTH
         return result
 
 
 def measure(steps, count: int, ranks: list[int], last: int) -> dict:
-    """Means over the last of `count` steps: scheme -> number of ranks -> figures.
+    """Returns means over the last of `count` steps: scheme -> number of ranks -> figures.
 
-    Automatic scaling sees all steps, for its mu to settle.
+    Automatic scaling runs over all steps, so that mu settles.
     """
     automatic = {n: Automatic() for n in ranks}
     schemes = {
@@ -130,7 +129,7 @@ def mean(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def steps_of(trained, count: int, ranks: int, batch: int):
-    """The gradients of a number of ranks, step after step, at the same weights."""
+    """Yields the gradients of a number of ranks, step by step, at the same weights."""
     from demo_model import Progress
     progress = Progress("all-reduces", count)
     for step in range(count):

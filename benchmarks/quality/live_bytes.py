@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the table of what strategies keep in memory, beside what
-# follows from their storages.
+# This file measures the memory that strategies keep and compares it with the bytes that follow from
+# their storages.
 #
 #===----------------------------------------------------------------------===#
-"""Live bytes of AdamW under every strategy, on one linear layer of whole groups.
+"""Measures live bytes of AdamW under every strategy for a linear layer of whole groups.
 
-Measured between a backward pass and its step: weights as they are stored, working
-copies that PyTorch computes with, gradients, states; and once more where backward
-passes release gradients, at most, when a gradient is complete, and after the pass.
+It measures stored weights, the working copies that PyTorch computes with, gradients and states
+between a backward pass and its step. With gradient release, it measures the peak, reached when a
+gradient is complete, and the bytes after the pass.
 """
 
 import argparse
@@ -30,11 +30,11 @@ from tandem._plane import RoleKind  # noqa: E402
 SIZE = 512
 LAYERS = 2
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-EPS = 1e-3  # which f16 holds as well
+EPS = 1e-3  # representable in f16, too
 
 
 def dtype_of(strategy: str) -> torch.dtype:
-    """The type of the weights that a model has under a strategy."""
+    """Returns the dtype of a model's weights under a strategy."""
     for plane in tandem.compile("adamw", strategy).planes:
         if plane.kind is RoleKind.PARAM and plane.visible and plane.type in DTYPES:
             return DTYPES[plane.type]
@@ -42,7 +42,7 @@ def dtype_of(strategy: str) -> torch.dtype:
 
 
 def make(strategy: str, **options):
-    """A model and its optimizer."""
+    """Returns a model and its optimizer."""
     torch.manual_seed(0)
     layers = [torch.nn.Linear(SIZE, SIZE, bias=False) for _ in range(LAYERS)]
     model = torch.nn.Sequential(*layers).to(dtype_of(strategy))
@@ -59,7 +59,8 @@ def per_parameter(live: dict[str, int]) -> dict[str, float]:
 
 
 def measure_kept(strategy: str) -> dict:
-    """Between a backward pass and its step; the working copy where none is decoded."""
+    """Measures between a backward pass and its step; the working copy is that without
+    decode_weights."""
     model, optimizer = make(strategy)
     backward(model)
     optimizer.step()
@@ -74,7 +75,7 @@ def measure_kept(strategy: str) -> dict:
 
 
 def measure_released(strategy: str) -> dict:
-    """Measures with gradient_release: the bytes after a pass, and how many layers have a
+    """Measures with gradient_release: the bytes after a pass, and how many layers hold a
     gradient."""
     most = []
     model, optimizer = make(strategy)

@@ -3,14 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the comparison of the formats of Adam's two moments on
-# states from training.
+# This file compares formats for Adam's two moments on states from training.
 #
 #===----------------------------------------------------------------------===#
-"""Mean squared error of m / (sqrt(v) + eps) with the moments stored in 8 bits.
+"""Measures the mean squared error of m / (sqrt(v) + eps) with moments stored in 8 bits.
 
-The states are those of the demo's model after some steps in f32. Each moment
-goes through a storage and back; all pairs are compared (COAT, tables 1 and 8).
+The states are those of the demo's model after some steps in f32. Each moment is stored and read
+back; all pairs of storages are compared (COAT, tables 1 and 8).
 """
 
 import argparse
@@ -26,7 +25,7 @@ from round_trip import encode, expanded, round_trip, scaled  # noqa: E402
 
 EPS = 1e-8
 
-# From the largest number to the smallest normal one, and to the smallest.
+# The ratio of the largest value to the smallest normal one, and to the smallest one.
 NORMAL = {"f8E4M3FN": 448 * 2.0**6, "f8E5M2": 57344 * 2.0**14}
 WHOLE = {"f8E4M3FN": 448 * 2.0**9, "f8E5M2": 57344 * 2.0**16}
 SIGNED, UNSIGNED = "#scaled.dynamic<signed>", "#scaled.dynamic<unsigned>"
@@ -34,7 +33,7 @@ DYNAMIC_RANGE = 1e4
 
 
 def float_formats(ranges: dict[str, float]) -> dict[str, str]:
-    """E4M3 and E5M2 in COAT's groups, plain and expanded."""
+    """Returns E4M3 and E5M2 in COAT's groups, plain and expanded."""
     formats = {}
     for name, code in (("E4M3", "f8E4M3FN"), ("E5M2", "f8E5M2")):
         formats[name] = scaled(f"#scaled.float<{code}>")
@@ -43,20 +42,20 @@ def float_formats(ranges: dict[str, float]) -> dict[str, str]:
 
 
 def dynamic_formats(code: str) -> dict[str, str]:
-    """The dynamic code in the same groups, plain and expanded."""
+    """Returns the dynamic code in the same groups, plain and expanded."""
     return {"DE8": scaled(code, scale="f32"),
             "DE8+expand": scaled(expanded(code, DYNAMIC_RANGE), scale="f32")}
 
 
 WIDE = {"bf16": "#tandem.float<bf16>", "f16": scaled("#scaled.float<f16>", scale="f32")}
 
-# Both expanded over the whole format, as in the paper.
+# Both moments are expanded over the whole format, as in the paper.
 FIRST = float_formats(WHOLE) | dynamic_formats(SIGNED) | {
     "softsign": scaled("#scaled.softsign", 32, "f16")} | WIDE
 SECOND = float_formats(WHOLE) | dynamic_formats(UNSIGNED) | {
     "root": scaled("#scaled.root", 32, "f16")} | WIDE
 
-# 2^6 is the normal numbers, 2^9 all; beyond these the smallest values become zero.
+# 2^6 covers the normal values, 2^9 all; beyond these, the smallest values become zero.
 RANGES = tuple(448 * 2.0**octaves for octaves in (0, 4, 6, 8, 9, 11, 13, 15, 17, 20))
 DYNAMIC_RANGES = (1e2, 1e3, 1e4, 1e5, 1e6, 1e7)
 K_STEPS = (8, 4, 2, 1)  # in eighths
@@ -71,14 +70,14 @@ class Moments:
         self.update = update(*map(np.concatenate, (first, second)))
 
     def stored(self, moment: str, storage: str) -> np.ndarray:
-        """All of a moment after a round trip."""
+        """Returns all values of a moment after a round trip."""
         return np.concatenate([round_trip(storage, x) for x in getattr(self, moment)])
 
     def error(self, first: np.ndarray, second: np.ndarray) -> dict[str, float]:
         """Returns the error of the update with these moments.
 
-        Where v becomes zero, the update is m / eps: one such element outweighs all
-        others. `mse` counts it, `mse_kept` counts those where v stayed.
+        If v becomes zero, the update is m / eps, and one such element outweighs all others. `mse`
+        includes these elements; `mse_kept` leaves them out.
         """
         square = (update(first, second) - self.update) ** 2
         kept = (second != 0) | (np.concatenate(self.second) == 0)
@@ -87,19 +86,19 @@ class Moments:
 
 
 def update(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """m / (sqrt(v) + eps) in f64."""
+    """Computes m / (sqrt(v) + eps) in f64."""
     return first.astype(np.float64) / (np.sqrt(second.astype(np.float64)) + EPS)
 
 
 def compare(moments: Moments, first: dict, second: dict) -> dict:
-    """The errors of all pairs: first format -> second format -> error."""
+    """Returns the errors of all pairs: first format -> second format -> error."""
     ms = {name: moments.stored("first", storage) for name, storage in first.items()}
     vs = {name: moments.stored("second", storage) for name, storage in second.items()}
     return {m: {v: moments.error(ms[m], vs[v]) for v in vs} for m in ms}
 
 
 def compare_ranges(moments: Moments) -> dict:
-    """E4M3's range R for each moment, and the dynamic code's beside it."""
+    """Compares values of the range R for each moment, in E4M3 and in the dynamic code."""
     floats = {f"{r:.0f}": scaled(expanded("f8E4M3FN", r)) for r in RANGES}
     signed, unsigned = ({f"{r:.0f}": scaled(expanded(code, r), scale="f32")
                          for r in DYNAMIC_RANGES} for code in (SIGNED, UNSIGNED))
@@ -109,7 +108,7 @@ def compare_ranges(moments: Moments) -> dict:
 
 
 def compare_groups(moments: Moments) -> dict:
-    """Some pairs by the length of their groups, with an f32 scale each."""
+    """Compares some pairs by the length of their groups, with an f32 scale per group."""
     pairs = {
         "E4M3": ("#scaled.float<f8E4M3FN>",) * 2,
         "E4M3+expand": (expanded("f8E4M3FN", WHOLE["f8E4M3FN"]),) * 2,
@@ -127,15 +126,15 @@ def compare_groups(moments: Moments) -> dict:
 class Steps:
     """A moment expanded with coarser steps of k than the kernels' eighth.
 
-    A smaller range has smaller exponents. So each group takes, of the encodings
-    over many ranges, the one with the largest exponent that the step divides.
+    A smaller range has smaller exponents. Each group takes, among the encodings over many ranges,
+    the one with the largest exponent that is a multiple of the step.
     """
 
     GRID = 48
 
     def __init__(self, tensors: list[np.ndarray], ratio: float):
         logs = np.geomspace(1.0, np.log2(ratio), self.GRID)
-        # The last is the range itself, not a neighbour by rounding.
+        # The last is the range itself, not a value that rounding has changed.
         ranges = [*(2.0 ** logs[:-1]), ratio]
         storages = [scaled(expanded("f8E4M3FN", r)) for r in ranges]
         self.tensors = tensors
@@ -144,7 +143,7 @@ class Steps:
         self.values = [np.stack([round_trip(s, x) for s in storages]) for x in tensors]
 
     def with_step(self, step: int) -> np.ndarray:
-        """The moment with exponents that are multiples of `step` eighths."""
+        """Returns the moment with exponents that are multiples of `step` eighths."""
         parts = []
         for exponents, values in zip(self.exponents, self.values):
             best = np.argmax(np.where(exponents % step == 0, exponents, 0), axis=0)
@@ -153,13 +152,13 @@ class Steps:
         return np.concatenate(parts)
 
     def quantiles(self) -> list[float]:
-        """The 5th, 50th and 95th percentile of k."""
+        """Returns the 5th, 50th and 95th percentiles of k."""
         last = np.concatenate([e[-1] for e in self.exponents])
         return [float(q) / 8 for q in np.percentile(last, (5, 50, 95))]
 
 
 def compare_steps(moments: Moments) -> dict:
-    """Errors by the step of k, both moments alike, and the values of k."""
+    """Returns errors by the step of k, for both moments together, and the values of k."""
     ratio = WHOLE["f8E4M3FN"]
     first, second = Steps(moments.first, ratio), Steps(moments.second, ratio)
     errors = {str(step): moments.error(first.with_step(step), second.with_step(step))
@@ -169,7 +168,7 @@ def compare_steps(moments: Moments) -> dict:
 
 
 def measure(moments: Moments) -> dict:
-    """All comparisons."""
+    """Returns all comparisons."""
     print("pairs of formats", flush=True)
     pairs = compare(moments, FIRST, SECOND)
     print("ranges", flush=True)

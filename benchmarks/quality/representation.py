@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the relative error of storages of weights by the weight's
-# exponent, and of moments by the range that a group spans.
+# This file measures the relative error of weight storages by the weight's exponent, and of moment
+# storages by the range that a group spans.
 #
 #===----------------------------------------------------------------------===#
 """Measures how many bits of a number each storage preserves."""
@@ -55,7 +55,7 @@ GROUP = 128
 
 
 def bits(values: np.ndarray, stored: np.ndarray) -> float | None:
-    """-log2 of the relative error's root mean square; None where nothing is lost."""
+    """Returns -log2 of the RMS relative error; None if the storage is exact."""
     exact = values.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         square = np.mean(((stored.astype(np.float64) - exact) / exact) ** 2)
@@ -65,11 +65,11 @@ def bits(values: np.ndarray, stored: np.ndarray) -> float | None:
 
 
 def weights(count: int) -> dict[str, list[float | None]]:
-    """Bits by exponent: f32 numbers of one binade, and groups of that binade."""
+    """Returns bits by exponent, with f32 numbers and groups from one binade."""
     draw = np.random.default_rng(0)
     significands = draw.integers(1 << 23, 1 << 24, (len(EXPONENTS), count))
     powers = np.array(EXPONENTS)[:, None] - 23
-    # Below the normal numbers an f32 has fewer digits itself.
+    # Subnormal f32 numbers themselves have fewer digits.
     values = np.ldexp(significands.astype(np.float64), powers).astype(np.float32)
     values = np.where(values == 0, np.float32(2.0**-149), values)
     values = np.minimum(values, np.finfo(np.float32).max)
@@ -78,9 +78,9 @@ def weights(count: int) -> dict[str, list[float | None]]:
 
 
 def moments(groups: int) -> dict[str, list[float | None]]:
-    """Bits by the binades that a group spans, its values spread evenly over them.
+    """Returns bits by the number of binades that a group spans evenly.
 
-    Each group's largest value is its first: 1 in a moment, else somewhere below 2.
+    Each group's largest value comes first: 1 for a moment, or a random value below 2.
     """
     draw = np.random.default_rng(0)
     depth = draw.random((len(BINADES), groups, GROUP)) * np.array(BINADES)[:, None, None]
@@ -97,7 +97,7 @@ def per_row(values: np.ndarray, stored: np.ndarray) -> list[float | None]:
 
 
 def measure(count: int) -> dict:
-    """Both tables; `count` numbers of each binade, a multiple of a group."""
+    """Returns both tables; `count` is the number of values per binade, a multiple of a group."""
     return {"exponents": list(EXPONENTS), "weights": weights(count),
             "binades": list(BINADES), "moments": moments(count // GROUP)}
 

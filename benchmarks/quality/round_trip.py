@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file stores an array and reads it back, only by compiled kernels.
+# This file stores an array and reads it back with compiled kernels only.
 #
 #===----------------------------------------------------------------------===#
-"""Stores arrays as Tandem stores them, and reads them again."""
+"""Stores arrays in a storage of Tandem and reads them back."""
 
 import functools
 import pathlib
@@ -27,18 +27,18 @@ _folder = tempfile.TemporaryDirectory()
 
 
 def scaled(code: str, group: int = 128, scale: str = "bf16") -> str:
-    """The storage of a code in groups; COAT's groups and scales by default."""
+    """Returns the storage of a code in groups, by default with COAT's groups and scales."""
     return f"#tandem.scaled<{code}, group = {group}, scale = {scale}>"
 
 
 def expanded(code: str, ratio: float) -> str:
-    """A code with dynamic range expansion."""
+    """Returns a code with dynamic range expansion."""
     return f"#scaled.expanded<{code}, range = {float(ratio)!r}>"
 
 
 @functools.lru_cache(maxsize=None)
 def _strategy(storage: str) -> str:
-    """The name of a strategy file that stores the copy's tensor so."""
+    """Writes a strategy file for the storage, if there is none, and returns its name."""
     name = f"storage_{_strategy.cache_info().misses}"
     pathlib.Path(_folder.name, f"{name}.mlir").write_text(f"""
 tandem.strategy @{name} compute(<f32, f32>) {{
@@ -54,15 +54,15 @@ def _convert(planes: dict, source: str, target: str) -> dict:
 
 
 def encode(storage: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """The planes of an f32 array: "x", "x.scale" and so on."""
+    """Returns the planes of an f32 array: "x", "x.scale" and so on."""
     return _convert({"x": np.ascontiguousarray(values, np.float32)}, _WIDE, storage)
 
 
 def decode(storage: str, planes: dict[str, np.ndarray]) -> np.ndarray:
-    """Returns the values that planes stand for, as f32."""
+    """Decodes planes to f32."""
     return _convert(planes, storage, _WIDE)["x"]
 
 
 def round_trip(storage: str, values: np.ndarray) -> np.ndarray:
-    """Returns the values of an f32 array after it was stored."""
+    """Returns the values of an f32 array after it is stored and read back."""
     return decode(storage, encode(storage, values))

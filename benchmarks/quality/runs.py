@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements training under every strategy, seed and learning rate, in
-# cells, each of which is saved when it is done.
+# This file trains with every strategy, seed and learning rate, in cells, each of which is saved
+# when it ends.
 #
 #===----------------------------------------------------------------------===#
-"""Final losses of the demo's model under every strategy, against fp32.
+"""Measures final losses of the demo's model under every strategy, compared with fp32.
 
-Each cell is a strategy, a seed and a learning rate. What the result file has
-already is not run again, so that an interrupted run continues where it was.
+Each cell is a strategy, a seed and a learning rate. Cells that the result file has are not run
+again, so an interrupted run can be resumed.
 """
 
 import argparse
@@ -32,19 +32,19 @@ CANDIDATES = pathlib.Path(__file__).resolve().parent / "strategies"
 
 
 def result_name(quick: bool) -> str:
-    """The name of the result: each size of the model has its own."""
+    """Returns the name of the result file; each model size has a separate one."""
     return "quality_small" if quick else "quality"
 
 
 def strategies(path: list[str]) -> list[str]:
-    """The library's, and those in the folders of a path."""
+    """Returns the library's strategies and those in the folders of a path."""
     found = [file.stem for folder in path
              for file in sorted(pathlib.Path(folder).glob("*.mlir"))]
     return list(dict.fromkeys([*tandem.strategies(), *found]))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
@@ -109,7 +109,7 @@ class Results:
 
 
 def usable(options: argparse.Namespace, results: Results) -> list[str]:
-    """The strategies that take the demo's settings; why not, of the others."""
+    """Returns the strategies that work with the demo's settings, and prints why others do not."""
     names = []
     for name in options.strategies:
         try:
@@ -123,12 +123,12 @@ def usable(options: argparse.Namespace, results: Results) -> list[str]:
 
 
 def number(value: float) -> float | None:
-    """JSON has no NaN: a run that diverged has no loss."""
+    """Rounds a value; returns None if it is not finite, since JSON has no NaN."""
     return value if math.isfinite(value) else None
 
 
 def run_cell(strategy: str, corpus, setting) -> dict:
-    """Trains, and gives the figures that are kept."""
+    """Trains and returns the figures to keep."""
     start = time.monotonic()
     record = train(strategy, corpus, setting, Progress(strategy, setting.steps))
     return {
@@ -142,7 +142,7 @@ def run_cell(strategy: str, corpus, setting) -> dict:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the cells that are missing, seed by seed, until the budget is spent."""
+    """Runs the missing cells, seed by seed, until the budget is spent."""
     start, took = time.monotonic(), []
     results = Results(options.results, {
         "steps": options.steps, "quick": options.quick, "torch": torch.__version__})

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the measurement of accuracy, that its models
-# of other projects are what they say, and that its page is what was measured.
+# This file tests that the models of other projects in the accuracy measurement follow their
+# projects, and that its page has the measured results.
 #
 #===----------------------------------------------------------------------===#
 
@@ -38,7 +38,7 @@ def known():
 
 
 def first_steps(steps: int) -> list[np.ndarray]:
-    """The stationary stream's first gradients."""
+    """Returns the first gradients of the stationary stream."""
     return list(itertools.islice(STREAMS["stationary"].make(0)[1], steps))
 
 
@@ -49,7 +49,7 @@ def first_steps(steps: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_follows_from_its_seed(name):
-    """Whatever else is drawn at random meanwhile."""
+    """A stream does not depend on other random numbers that are drawn meanwhile."""
     torch.manual_seed(1)
     start, first = STREAMS[name].make(3)
     again, second = STREAMS[name].make(3)
@@ -117,7 +117,7 @@ def test_coat_skips_zeros_that_arrive():
 
 
 def test_as_released_collage_loses_second_moments():
-    """The product that overwrites its operand leaves about a third of v."""
+    """When the product overwrites its operand, about a third of v remains."""
     ends = {}
     for mended in (False, True):
         model = peers.CollagePlus(np.zeros(64, np.float32), 0.95, mended)
@@ -168,7 +168,7 @@ def test_everyone_is_measured(results):
 
 @pytest.mark.parametrize("name", ["adam8bit", "flash, f32 weights", "bf16-dither"])
 def test_what_was_measured_is_what_happens(name, results, known):
-    """300 steps of one seed, measured again."""
+    """Measuring 300 steps of one seed again gives the committed errors."""
     errors = accuracy.measure(STREAMS["stationary"], 0, [name], known, (300,), (0.95,))
     recorded = results["cells"]["stationary"]["0"][name]["0.95"]["300"]
     assert errors[name]["0.95"]["300"] == pytest.approx(recorded, rel=1e-6)

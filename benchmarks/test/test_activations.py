@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/activations on a small layer.
+# This file tests benchmarks/activations on a small layer.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,7 +22,7 @@ FOLDER = ROOT / "benchmarks/activations"
 
 
 def by_path(name):
-    """A module of the folder, under a name that no other has."""
+    """Imports a module of the folder under a unique name."""
     import importlib.util
     sys.path.insert(0, str(FOLDER))
     try:
@@ -41,26 +41,26 @@ def test_page_is_up_to_date():
 
 
 def test_a_layer():
-    """A recipe keeps the bytes computed by hand: a layer of width 64, whose block is 128
-    wide."""
+    """Each recipe keeps the bytes computed by hand for a layer of width 64, with a hidden width
+    of 128 in the feed-forward block."""
     run = by_path("run")
     unit = 32 * 64 * 2
     kept = {name: run.kept_bytes(case.layer, case.forward) / unit
             for name in ("bf16", "coat", "coat + recompute")
             for case in [run.Case(name, 64, 32)]}
-    # Norms' inputs (2), gate, up (2 * 2) and the products' inputs (1 + 1 + 2; of the
-    # attention's its output is) go from 2 bytes to 1, and a scale of 2 for each 16 of norms
-    # and gates.
+    # The inputs of norms (2), gate and up (2 * 2), and the inputs of products (1 + 1 + 2;
+    # attention's is its output) shrink from 2 bytes to 1, with a 2-byte scale per 16 elements for
+    # norms and gates.
     shared = kept["bf16"] - (2 + 4 + 4)
     tensors = 3 * 4 / unit
     scales = (2 + 4) / 16
     assert kept["coat"] == pytest.approx(shared + (2 + 4 + 4) / 2 + 0.5 + scales + tensors, abs=0.1)
-    # The block's product: a byte for each element, and a scale.
+    # The product in the feed-forward block has a byte per element, and a scale.
     assert kept["coat"] - kept["coat + recompute"] == pytest.approx(1 + 4 / unit)
 
 
 def test_groups():
-    """Fewer elements with a scale of their own, less error; tensors without a tail."""
+    """Fewer elements per scale give smaller errors, in tensors without a tail."""
     granularity = by_path("granularity")
     rng = np.random.default_rng(2)
     x = rng.standard_normal((64, 256)).astype(np.float32) * np.exp2(

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the test that the page of benchmarks is up to date with their
-# results.
+# This file tests that the page of benchmarks is up to date with the results.
 #
 #===----------------------------------------------------------------------===#
 

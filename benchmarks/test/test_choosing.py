@@ -1,10 +1,10 @@
-#===- test_choosing.py - What recommend() reads ----------------*- Python -*-===#
+#===- test_choosing.py - Data of recommend() ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the file that tandem.torch.recommend reads, which is
-# derived of results, and of docs/Choosing.md.
+# This file tests the file that tandem.torch.recommend reads and that is derived from results, and
+# docs/Choosing.md.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,7 +30,7 @@ def test_the_package_has_what_was_measured():
 
 
 def test_other_results_make_another_file(tmp_path):
-    """The comparison above finds a stale file."""
+    """The comparison above fails for a stale file."""
     for name in ("following", "accuracy", "live_bytes", "choosing"):
         content = load(name)
         if name == "following":
@@ -40,7 +40,7 @@ def test_other_results_make_another_file(tmp_path):
 
 
 def test_the_numbers_are_those_of_the_results():
-    """Some of them by another way: from the seeds, and from compiled kernels."""
+    """Some numbers are recomputed differently: from the seeds, and from compiled kernels."""
     strategies = json.loads(measured_file.TARGET.read_text())["strategies"]
     assert set(strategies) == set(load("following")["strategies"]) - {
         "f16-fp32-optim", "f16-master-weights"}
@@ -59,14 +59,14 @@ def test_the_numbers_are_those_of_the_results():
 
 
 def test_page():
-    """It is what its script writes, and its examples print what it says."""
+    """The page is what its script writes, and its examples print what it shows."""
     assert choosing_page.page(load("choosing")) == (ROOT / "docs/Choosing.md").read_text(), (
         "run benchmarks/choosing/choosing_page.py")
 
 
 def test_runs(tmp_path):
-    """A short run of each kind, in a process of its own: the demo and the tests have modules of
-    the same names."""
+    """Each kind runs briefly, in a separate process since the demo and the tests have modules
+    with the same names."""
     result = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks/choosing/recommended_runs.py"), "--seeds", "1",
          "--strategies", "fp32", "--budgets", "9", "--steps", "10", "--results", str(tmp_path)],

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/comparison on the frameworks that are
-# installed everywhere, and of the committed page.
+# This file tests benchmarks/comparison on the frameworks that are always installed, and the
+# committed page.
 #
 #===----------------------------------------------------------------------===#
 
@@ -34,7 +34,7 @@ import score  # noqa: E402
 import with_numpy  # noqa: E402
 import with_tandem  # noqa: E402
 
-#: The cases, shorter.
+#: The cases with smaller sizes.
 CASES = {name: replace(case, size=64 if case.steps else 2048, steps=min(case.steps, 20))
          for name, case in programs.CASES.items()}
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -51,7 +51,7 @@ def random_bits(seed=0, count=3000):
 @pytest.mark.parametrize("format", inputs.DTYPES)
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 def test_units(format):
-    """The integers stand for the values that NumPy reads."""
+    """Integer multiples of the unit have the values that NumPy reads."""
     bits = random_bits()
     least = Fraction(2) ** exact.FORMATS[format].least
     for value, units in zip(inputs.view(format, bits).astype(np.float64).tolist(),
@@ -70,7 +70,7 @@ def test_round_even(number, drop, precision, want):
 
 
 def test_cases_are_hard():
-    """Every kind of pairs has error terms, and no intermediate is infinite."""
+    """Every kind of pair has error terms, and no intermediate result is infinite."""
     for case in CASES.values():
         if case.steps:
             continue
@@ -102,13 +102,13 @@ def test_tandem(case, target):
     planes = inputs.planes(case)
     result = with_tandem.run(case, planes, target)
     assert_as_defined(score.score(case, result))
-    # Tandem promises the signs of zeros too, which the score does not look at.
+    # Tandem also guarantees the signs of zeros, which the score ignores.
     for got, want in zip(result, with_numpy.run(case, planes, "")):
         np.testing.assert_array_equal(got, want)
 
 
 def test_score_finds_lost_terms():
-    """Results without their error terms, as one gets them from sums in f32."""
+    """The score detects results without error terms, such as those of sums in f32."""
     case = CASES["two_sum_bf16"]
     result, terms = with_numpy.run(case, inputs.planes(case), "")
     found = score.score(case, [result, np.zeros_like(terms)])
@@ -139,7 +139,7 @@ def test_page_is_up_to_date():
 
 
 def test_inputs_are_those_of_the_results():
-    """The committed counts of error terms are those of today's inputs."""
+    """The committed counts of error terms match the current inputs."""
     found = json.loads((RESULTS / "numpy.json").read_text())["variants"][""]["cases"]
     assert set(found) == set(programs.CASES)
     for name in ("two_sum_f16", "mul_bf16"):
@@ -162,7 +162,7 @@ def copied(tmp_path):
 
 
 def test_claims_are_checked(copied):
-    """A paragraph that a result contradicts makes no page."""
+    """A result that contradicts a paragraph prevents the page from being written."""
     path = copied / "torch.json"
     content = json.loads(path.read_text())
     case = content["variants"]["compile"]["cases"]["two_sum_bf16"]
@@ -173,7 +173,7 @@ def test_claims_are_checked(copied):
 
 
 def test_absent(copied):
-    """A framework that did not install has its reason on the page."""
+    """The page gives the reason why a framework could not be installed."""
     path = copied / "triton.json"
     machine = json.loads(path.read_text())["machine"]
     path.write_text(json.dumps({"machine": machine, "absent": "no such version"}))

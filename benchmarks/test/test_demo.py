@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the figure of examples/language_model, and of
-# the options of scripts/demo.sh.
+# This file tests the figure of examples/language_model and the options of scripts/demo.sh.
 #
 #===----------------------------------------------------------------------===#
 
@@ -25,7 +24,7 @@ pytest.importorskip("matplotlib")
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "examples/language_model"
-# The demo has a module `model`, as the tests do.
+# Both the demo and the tests have a module `model`.
 sys.path.insert(0, str(DEMO))
 import outcomes  # noqa: E402
 import plot  # noqa: E402
@@ -44,7 +43,7 @@ def falling(final=2.0, steps=STEPS):
 
 
 def record(strategy, losses=None, **changes):
-    """A run whose loss falls, or has these losses."""
+    """Returns the record of a run with decreasing losses, or with the given ones."""
     losses = losses or falling()
     steps = len(losses)
     visits = [i for i in range(1, steps + 1) if i % 100 == 0 or i == steps]
@@ -54,13 +53,13 @@ def record(strategy, losses=None, **changes):
 
 
 def diverging(step, to=math.nan):
-    """Losses that fall, and from a step on, counted from one, are another number."""
+    """Returns decreasing losses that become another number at a step, counted from one."""
     return falling()[:step - 1] + [to] * (STEPS - step + 1)
 
 
 @pytest.fixture
 def draw(monkeypatch, tmp_path):
-    """Draws records, and gives the figure before it is closed."""
+    """Returns a function that draws records and returns the figure before it is closed."""
     def drawn(records, errors=None):
         figures = []
         save = plot.save_figure
@@ -152,7 +151,7 @@ def test_labels_do_not_overlap(draw, steps):
     figure = draw([record(name, falling(2 + i / 1e4, steps)) for i, name in enumerate(MANY)])
     edge = figure.bbox
     for axes in figure.axes[:5]:
-        # The box of an annotation has its line too.
+        # The box of an annotation includes its line.
         boxes = [Text.get_window_extent(text) for text in axes.texts]
         assert len(boxes) == 6
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
@@ -168,7 +167,7 @@ def test_diverged_runs_are_clipped_and_named(draw):
     assert [note.rsplit(" ", 1)[0] for note in notes] == [
         f"{name} diverges at step" for name in ("f16", "coat", "other-0")]
     assert notes[0] == "f16 diverges at step 120"
-    # The panel only grows by the room for the names.
+    # The panel grows only by the space for the names.
     bottom, top = loss.get_ylim()
     room = 3 * plot.LINE
     assert (bottom, top) == pytest.approx((good[0], bottom + (good[1] - bottom) / (1 - room)))
@@ -193,7 +192,7 @@ def test_a_run_that_ends_above_the_others_is_named(draw):
     [record("bf16")], [record("a", [math.nan] * 20), record("b", [math.inf] * 20)]])
 @pytest.mark.parametrize("error", [0.0, math.nan, 1e-3])
 def test_figures_of_little(draw, records, error):
-    """One strategy, and none that converges."""
+    """The figure can be drawn for one strategy, and if none converges."""
     errors = {r.strategy: SimpleNamespace(stored=error, visible=error) for r in records}
     draw(records, errors)
 
@@ -216,7 +215,7 @@ def test_demo_runs_without_deprecated_calls(tmp_path):
 
 @pytest.fixture
 def script(tmp_path):
-    """scripts/demo.sh, where what installs, builds and trains only says so."""
+    """Runs scripts/demo.sh with stubs for installing, building and training."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / ".venv/bin").mkdir(parents=True)
     copy = shutil.copy(ROOT / "scripts/demo.sh", tmp_path / "scripts")

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/distributed: what is committed is what the
-# programs compute, and the page has these numbers.
+# This file tests benchmarks/distributed: the committed results are what the programs compute, and
+# the page has these numbers.
 #
 #===----------------------------------------------------------------------===#
 
@@ -36,7 +36,7 @@ def test_balance_is_what_is_committed():
 
 
 def test_greedy_is_balanced():
-    """No rank has more than the mean and the largest tensor; greedy is never the worst."""
+    """No rank exceeds the mean by more than the largest tensor, and greedy is never the worst."""
     for strategies in common.load("zero_balance", RESULTS)["models"].values():
         for ways in strategies.values():
             assert ways["greedy"]["max"] == min(way["max"] for way in ways.values())
@@ -73,7 +73,7 @@ def test_page_of_the_bytes():
 
 
 def test_table_of_wrappers():
-    """The page has the committed outcomes, of every strategy that there is."""
+    """The page has the committed outcomes for every existing strategy."""
     import wrappers
     text = page()
     assert text == wrappers.written(text, RESULTS), "run benchmarks/distributed/wrappers.py --page"
@@ -92,7 +92,7 @@ def test_some_cells_have_the_committed_outcomes(tmp_path):
 
 @pytest.fixture
 def steps():
-    """The module; another folder of benchmarks has one of this name, too."""
+    """Imports the module; another benchmarks folder has one with the same name."""
     spec = importlib.util.spec_from_file_location(
         "distributed_steps", pathlib.Path(zero_balance.__file__).with_name("steps.py"))
     module = importlib.util.module_from_spec(spec)
@@ -101,8 +101,8 @@ def steps():
 
 
 def test_peak_of_a_step(steps, monkeypatch):
-    """Weights, gradients and momenta of 256 KiB each, and little else; what making the model took
-    for a moment does not count."""
+    """The peak is weights, gradients and momenta of 256 KiB each and little else; the temporary
+    memory of making the model does not count."""
     monkeypatch.setattr(steps, "slowest", list)
 
     class Loss(torch.nn.Linear):
@@ -119,7 +119,7 @@ def test_peak_of_a_step(steps, monkeypatch):
 
 
 def test_page_of_steps(steps):
-    """Steps are measured by hand, on a quiet machine; the page has them where the results do."""
+    """The page matches the results; steps are only measured manually, on a quiet machine."""
     text = page()
     if (RESULTS / "steps.json").exists():
         assert text == steps.written(text, RESULTS), "run benchmarks/distributed/steps.py --page"

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/distributed: the section is that of the
-# results, and both programs run.
+# This file tests benchmarks/distributed: the section is that of the results, and both programs run.
 #
 #===----------------------------------------------------------------------===#
 
@@ -36,23 +35,23 @@ def test_page_is_up_to_date(monkeypatch):
 
 
 def test_bytes(tmp_path):
-    """Whatever is counted is more than the formula has, by the scales."""
+    """Counted bytes exceed the formula only by the scales."""
     found = run("bytes", tmp_path, "--ranks", "2", "3")
     for count, at in ((2, 0), (3, 1)):
         formula = found["formulas"][str(count)]["codes, summed in slices"]
         for name, rows in found["counted"].items():
             if name == "fp8_all_gather" and count == 3:
-                continue  # most matrices go as they are, since three ranks do not share rows evenly
+                continue  # rows of most matrices do not divide evenly by three
             share = 0.5 if name in ("FP8ReduceScatter", "fp8_all_gather") else 1.0
             assert share * formula < rows[at]["sent"][1] < 1.1 * share * formula, name
 
 
 def test_noise(tmp_path):
-    """Eight bits leave a third significant digit, where nothing saturates."""
+    """Without saturation, the error of an 8-bit sum is between 1 % and 10 % of the signal."""
     found = run("noise", tmp_path, "--ranks", "2", "--steps", "2")
     for rows in found["rows"].values():
         by_name = {(row["order"], row["scaling"]): row for row in rows}
         assert 20 < by_name["slices", "pre-scaling"]["snr_db"] < 40
-        # Two ranks have one sum, which both orders round once.
+        # For two ranks, both orders round the single sum once.
         assert (by_name["slices", "pre-scaling"]["snr_db"]
                 == by_name["chain", "pre-scaling"]["snr_db"])

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the measurement of states that follow, that
-# its page is what was measured, and of bits that are even in time.
+# This file tests the measurement of states that follow, its page, and rounding bits that are evenly
+# distributed in time.
 #
 #===----------------------------------------------------------------------===#
 
@@ -48,7 +48,7 @@ def test_states_of_f32_follow():
 
 
 def test_an_update_is_the_one_of_the_graph():
-    """The measured update is what a step takes from a weight."""
+    """The measured update is the difference that a step makes to a weight."""
     stored = following.AdamW("fp32", 0.9, 0.99)
     stream = following.Stream(following.Elements.make())
     for _ in range(3):
@@ -99,7 +99,8 @@ def test_all_strategies_are_measured(results):
 
 
 def test_what_was_measured_is_what_happens(results):
-    """Strategies that follow and one that leaves a ghost, measured again."""
+    """Measuring again gives the committed results, for strategies that follow and one with a
+    ghost."""
     for name in ("collage-plus", "residual-softsign-root", "bf16"):
         (recorded,) = [r for r in results["strategies"][name] if r["beta2"] == 0.95]
         measured = following.measure_ghosts(name, 0.9, 0.95, 100)
@@ -109,7 +110,7 @@ def test_what_was_measured_is_what_happens(results):
 
 
 def test_a_ghost_is_found(results):
-    """States that are rounded to nearest leave one, in the picture too."""
+    """States that are rounded to nearest leave a ghost, which the figure also shows."""
     assert not following.follows(following.measure("adam8bit-nearest", 0.9, 0.95))
     drift = {name: trace[-1] - trace[-100] for name, trace in results["traces"].items()}
     assert min(drift["adam8bit-nearest"], drift["flash-nearest"]) > 5
@@ -118,7 +119,7 @@ def test_a_ghost_is_found(results):
 
 
 def test_no_strategy_leaves_a_ghost(results):
-    """At any beta2, as the page says, and of no graph's momentum is anything left."""
+    """As the page says, no strategy leaves a ghost at any beta2, or a remaining momentum."""
     for name, measured in results["strategies"].items():
         for figures in measured:
             assert max(figures["ghosts"].values()) < 1e-5, (name, figures["beta2"])
@@ -128,7 +129,7 @@ def test_no_strategy_leaves_a_ghost(results):
 
 
 @pytest.mark.parametrize("strategies", [
-    # The recommended strategies, and all with codes under scales of their own groups.
+    # The recommended strategies, and all strategies with group-scaled codes.
     ("remainder", "flash", "dither-softsign-root", "adam8bit", "coat", "coat-bf16",
      "coat-remainder", "residual-softsign-f16", "residual-softsign-root", "bf16-dither")])
 def test_these_follow_at_every_beta(results, strategies):
@@ -145,7 +146,7 @@ def test_page_is_up_to_date(results):
 
 
 #===------------------------------------------------------------------------===#
-# Bits that are even in time
+# Evenly distributed bits
 #===------------------------------------------------------------------------===#
 
 
@@ -155,7 +156,7 @@ def test_page_is_up_to_date(results):
     (0x123456789ABCDEF, 7, 2, 63, 2**32 - 2, 0x459F4AE3, [0x838F, 0xE497, 0x459F, 0xA6A7]),
     (1, 2, 3, 2**32 + 130, 5, 0x29B7BECC, [0x0EDF, 0x6FE6, 0xD0EE, 0x31F6])])
 def test_dither_words(seed, tensor, role, step, first, word, halves):
-    """Worked out apart from this code, with integers of Python."""
+    """The words match values that were computed independently with Python integers."""
     assert int(dither.words(seed, tensor, role, [step])[0]) == word
     assert dither.bits(word, first, 4).tolist() == halves
     signs = np.array([True, False, True, False])
@@ -180,7 +181,7 @@ def test_each_window_has_each_stratum_once():
 
 
 def test_a_rounding_is_unbiased_over_seeds():
-    """A fraction f rounds up in a share f of all seeds, here of windows, each drawn anew."""
+    """A fraction f rounds up for a share f of all seeds; here, of independent windows."""
     words = dither.words(3, 0, 0, np.arange(0, 64 * 20000, 64)).astype(np.float64) / 2**32
     for fraction in (0.1, 0.5, 0.93):
         share = float((words + fraction >= 1).mean())
@@ -188,13 +189,13 @@ def test_a_rounding_is_unbiased_over_seeds():
 
 
 def test_steady_errors_stay_bounded():
-    """Errors of random bits grow with the root of the number of additions."""
+    """Errors stay bounded, while those of random bits grow as the root of the additions."""
     for additions in (200, 20000):
         assert np.abs(dither.errors("dither", 1, additions, 64)).max() < 4
     assert np.sqrt(np.mean(dither.errors("random", 1, 20000, 64) ** 2)) > 20
 
 
 def test_no_interval_resonates():
-    """Golden steps without windows err by 12.8 times as much as random bits at every 987th step."""
+    """Without windows, golden steps err 12.8 times as much as random bits at every 987th step."""
     for interval in (*range(1, 40), 55, 89, 144, 233, 377, 610, 987):
         assert dither.ratio(interval, 200) < 2, interval

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the test of examples/gpu_check without a GPU: the CPU stands
-# in for it, with code for another instruction set, or a library for its driver, with
-# or without the evaluator of PTX for its kernels.
+# This file tests examples/gpu_check without a GPU. In its place are the CPU with code for another
+# instruction set, or a library that replaces the driver, with or without the PTX evaluator for
+# kernels.
 #
 #===----------------------------------------------------------------------===#
 
@@ -31,7 +31,7 @@ FAKE_CUDA = str(RUNTIME / "cts" / "libtandem_fake_cuda.so")
 
 
 def build(folder):
-    """Builds the program as a library, whose main Python can call, and the program."""
+    """Builds the program, and also as a library whose main Python can call."""
     library = folder / "libgpu_check.so"
     subprocess.run(
         ["g++", "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared",
@@ -100,12 +100,12 @@ def test_times_of_layers(program, tmp_path):
     rows = json.loads(report.read_text())["kernels"]
     assert [(t["of"], t["elements"]) for row in rows for t in row["times"]] == 2 * [
         ("rows of 4096", 4 * 4096), ("8192 rows of 4096", 4 * 4096)]
-    # x and y in bf16, and a code and a scale of 2 bytes for 16; dy, x and dx.
+    # bf16 x and y, plus a code and a 2-byte scale per 16 elements; then dy, x and dx.
     assert [row["bytes_per_element"] for row in rows] == [4 + 1.125, 4 + 1.125]
 
 
 def test_times(program, tmp_path):
-    """A driver that computes nothing: other bits, but times of all that is measured."""
+    """A driver that computes nothing gives different bits, but times for all measurements."""
     package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
     compiled("adamw", "bf16", flags=True).save(package, ["x86-64", "sm_90"])
     done = run(program, "--elements=10000", "--tensors=3", f"--json={report}", package,
@@ -121,7 +121,7 @@ def test_times(program, tmp_path):
 
 
 def test_products(program, tmp_path):
-    """By libraries that stand in for CUDA's; without cuBLASLt the check goes on."""
+    """Stand-in libraries for CUDA's compute products; without cuBLASLt, the check continues."""
     package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
     compiled("adamw", "bf16").save(package, ["x86-64", "sm_90"])
 
@@ -225,7 +225,7 @@ gpu.check()
 sys.exit(status)
 """
 
-#: A program that looks like ptxas, and whose output the driver without a GPU accepts.
+#: A program that imitates ptxas; the driver without a GPU accepts its output.
 _PTXAS = """#!/bin/sh
 for a; do case $a in *.ptx) ptx=$a;; *.cubin) cubin=$a;; esac; done
 { printf 'machine code of\\n'; cat "$ptx"; printf '\\0'; } >"$cubin"
@@ -241,7 +241,7 @@ def ptxas(tmp_path):
 
 
 def evaluate(library, tmp_path, *arguments):
-    """A run in which the evaluator of PTX is the GPU."""
+    """Runs the program with the PTX evaluator as the GPU."""
     text = _EVALUATED.format(support=str(ROOT / "test/Python"), cache=str(tmp_path / "cache"))
     return subprocess.run([sys.executable, "-c", text, str(library), *map(str, arguments)],
                           capture_output=True, text=True)
@@ -280,7 +280,7 @@ def test_images(program, tmp_path):
 
 
 def test_what_is_known_survives_a_crash(program, ptxas, tmp_path):
-    """The assembler of the second kernel kills the program."""
+    """If ptxas kills the program at the second kernel, the results so far are kept."""
     packages, report, flag = [], tmp_path / "report.json", tmp_path / "flag"
     for strategy in ("bf16", "fp32"):
         packages.append(tmp_path / f"{strategy}.tdm")

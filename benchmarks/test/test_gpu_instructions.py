@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the counts of GPUs' machine code: what a pipe
-# executes, what a loop consists of, and that the committed counts and their page are
-# those of the code that is generated now.
+# This file tests the counts of GPU machine code: which pipe executes an instruction, what a loop
+# consists of, and that the committed counts and their page match the code that is currently
+# generated.
 #
 #===----------------------------------------------------------------------===#
 
@@ -79,7 +79,7 @@ def test_access_bits(text, bits):
 
 
 def test_lookups_take_bank_conflicts():
-    """Addresses that a loop makes are of tables, those from before it are not."""
+    """Addresses computed in a loop are those of table lookups; addresses from before it are not."""
     made = [Instruction("LOP3.LUT R6, R5, 0x3fc, RZ, 0xc0, !PT")]
     table, fixed = Instruction("LDS R4, [R6]"), Instruction("LDS R4, [R7]")
     plain, looked_up = (sass_pipes.count([*made, each], "sm_90", 1024)["lsu"]
@@ -90,7 +90,7 @@ def test_lookups_take_bank_conflicts():
 
 
 def test_bank_conflicts():
-    """One word or 32 never wait; the mean of the fullest of 32 bins of 32 balls is 3.5."""
+    """One word or 32 never conflict; the mean maximum of 32 balls in 32 bins is 3.5."""
     assert sass_pipes.bank_conflicts(1) == sass_pipes.bank_conflicts(32) == 1
     assert 1 < sass_pipes.bank_conflicts(64) < 2
     assert sass_pipes.bank_conflicts(1 << 20) == pytest.approx(3.53, abs=0.05)
@@ -125,8 +125,8 @@ ptxas info    : Used 34 registers, used 0 barriers
 # Loops
 #===------------------------------------------------------------------------===#
 
-#: An outer loop (.L_o) over chunks; its vector loop (.L_v) with elements one by one, a
-#: quotient's function, a store of one lane, and a loop in it.
+#: An outer loop (.L_o) over chunks. Its vector loop (.L_v) contains a path for single elements, a
+#: call for a quotient, a store of one lane, and an inner loop.
 LOOP = """
 	.section	.text.k,"ax",@progbits
         .type           k,@function
@@ -170,7 +170,7 @@ $__internal_0_$slow:
 TAIL = "\n".join(f"        /*{0x50 + 16 * i:04x}*/              @!P4 LDG.E.U16 R{i}, [R2.64] ;"
                  for i in range(8))
 BACK = """        /*01c0*/               @P4 BRA `(.L_v) ;"""
-#: The same end, left by a call of a label.
+#: The same end, where a call of a label leaves the loop.
 CALLED_BACK = """        /*01c0*/              @!P4 CALL.REL.NOINC `(.L_left) ;
         /*01d0*/                   BRA `(.L_v) ;"""
 EXECUTED = ["BRA", "LDG.E.128", "BRA", "MUFU.RCP", "BRA", "FFMA", "BRA", "STG.E", "FADD", "BRA",
@@ -189,7 +189,7 @@ def test_vector_loop(back, ends):
 
 
 def test_few_elements_are_no_tail():
-    """A lane that reads a group's scale is executed, by the warp that it is in."""
+    """A load of a group's scale by one lane is executed by the whole warp."""
     (loop,) = loops_of(LOOP.format(tail=TAIL.rpartition("\n")[0], back=BACK))
     assert len(loop.instructions) == len(EXECUTED) + 1 + 7
 
@@ -209,7 +209,7 @@ def launch(**slots):
 
 
 def test_bound():
-    """54 instructions and 28 bytes, as of f32's AdamW, take a fifth of the memory's time."""
+    """54 instructions and 28 bytes, as for f32 AdamW, take a fifth of the memory's time."""
     rows = [launch(issue=54.0, alu=17.0) | {"read": 16, "written": 12}]
     pipe, ratio = sass_figures.bound("H100 SXM", rows)
     assert pipe == "issue" and ratio == pytest.approx(
@@ -236,7 +236,7 @@ def run(monkeypatch, *arguments):
 
 @needs_tools
 def test_command(tmp_path, monkeypatch, capsys):
-    """An interrupted run continues; names print and record nothing."""
+    """An interrupted run can be resumed; with names, the command prints and records nothing."""
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(sass, "library", lambda: [sass.Case("sgd", "fp32")])
     monkeypatch.setattr(sass, "CHIPS", ("sm_90",))
@@ -272,7 +272,7 @@ def test_everything_is_counted(kernels):
     names = {case.name for case in sass.library()}
     assert set(kernels) <= names, RENEW
     assert {f"adamw/{strategy}" for strategy in tandem.strategies()} <= set(kernels), RENEW
-    for name in sorted(names - set(kernels)):  # kept as they are, or not in the library
+    for name in sorted(names - set(kernels)):  # without loops over elements, or absent
         graph, strategy = name.split("/")
         assert graph.removesuffix("_backward") in tandem.layers(), f"{name} is missing; {RENEW}"
     for name, chips in kernels.items():
@@ -294,7 +294,7 @@ def test_code_is_what_was_counted(name, chip, kernels):
 @pytest.mark.parametrize("name, chip", [
     ("sgd/fp32", "sm_80"), ("gelu/bf16", "sm_90"), ("rms_norm/bf16", "sm_100")])
 def test_counts_are_those_of_the_code(name, chip, kernels):
-    """A sample, where ptxas has the version of the counts."""
+    """For a sample, counts match if ptxas has the same version."""
     counted = common.load("instructions")["ptxas"]
     if TOOLS.version("ptxas") != counted:
         pytest.skip(f"the counts are of ptxas {counted}, not of {TOOLS.version('ptxas')}")
@@ -306,7 +306,7 @@ def test_counts_are_those_of_the_code(name, chip, kernels):
 
 
 def test_prediction(kernels):
-    """The check of a GPU is told the cycles of the kernels that are counted."""
+    """The GPU check gets the cycles of the kernels that are counted."""
     cycles = packages.describe("sm_90")["cycles"]
     assert cycles["adamw under fp32"] == sass_figures.cycles(
         "sm_90", kernels["adamw/fp32"]["sm_90"]["launches"]) > 0.4

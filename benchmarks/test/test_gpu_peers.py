@@ -1,11 +1,10 @@
-#===- test_gpu_peers.py - Other optimizers beside ours ---------*- Python -*-===#
+#===- test_gpu_peers.py - Other optimizers --------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/gpu without a GPU: the updates that
-# other kernels' bits are compared with are Tandem's, Triton's kernels run in its
-# interpreter, and what is absent is left out.
+# This file tests benchmarks/gpu without a GPU: the reference updates for other kernels' bits are
+# Tandem's, Triton's kernels run in its interpreter, and missing packages are skipped.
 #
 #===----------------------------------------------------------------------===#
 
@@ -78,7 +77,7 @@ def test_kernels_in_tritons_interpreter():
 
 
 def results(name, tmp_path, *arguments):
-    """The status and the JSON of a peer's process, on the CPU."""
+    """Returns the status and the JSON of a peer's process on the CPU."""
     path = tmp_path / "peer.json"
     status = peers.main([name, "--json", str(path), "--device", "cpu", "--elements", "4000",
                          "--tensors", "3", "--steps", "1", "--compared", "1280", "--rows", "2",
@@ -91,7 +90,7 @@ def record(name, **result):
 
 
 def report_of(*more):
-    """Returns the report made of the records of gpu_check's parts, and of others."""
+    """Returns the report merged from the records of gpu_check's parts and other records."""
     time = {"of": "one tensor", "tensors": 1, "elements": 10**6, "ms": 2.0, "gb_per_s": 7.0}
     kernel = {"kernel": "adamw under bf16", "verdict": "equal", "error": "", "times": [],
               "bytes_per_element": 14}
@@ -120,7 +119,7 @@ def report_of(*more):
 
 
 def test_peers_without_a_gpu(tmp_path):
-    """Times for those that there are, on a page."""
+    """The page has times of the peers that are installed."""
     status, fused = results("torch fused AdamW, f32", tmp_path)
     (peer,) = fused["peers"]
     assert status == 0 and [t["of"] for t in peer["times"]] == ["one tensor", "GPT-2"]
@@ -154,7 +153,7 @@ def test_host_times(tmp_path, monkeypatch):
 
 
 def test_what_is_not_there(tmp_path, monkeypatch, capsys):
-    """A reason, and the status of what is left out; errors of a peer are failures."""
+    """Missing packages give a reason and the status for skipping; errors of a peer are failures."""
     def absent():
         raise ImportError("no such package")
 

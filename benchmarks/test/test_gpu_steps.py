@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/gpu/steps.py: what a failure, a hang, a
-# crash and the end of the time cost, and all steps where libraries stand in for CUDA's.
+# This file tests benchmarks/gpu/steps.py: the cost of a failure, a hang, a crash and a timeout, and
+# all steps with stand-ins for CUDA's libraries.
 #
 #===----------------------------------------------------------------------===#
 
@@ -31,7 +31,7 @@ import step_runner
 import steps
 from step_runner import Part
 
-#: Writes results, and then does what a test adds.
+#: Writes results, and then runs code that a test appends.
 _WRITES = """
 import json, os, signal, sys, time
 def write(**result):
@@ -52,7 +52,8 @@ def kernel(**changes):
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
-    """Runs parts in place of the steps; the status, and the report by then."""
+    """Returns a function that runs parts in place of the steps: the status, and the report so
+    far."""
     (tmp_path / "packages").mkdir()
     monkeypatch.setattr(step_runner, "LEAST_SECONDS", 0.1)
 
@@ -81,7 +82,7 @@ def test_what_passes(check, capsys):
 
 
 def test_failures_cost_only_themselves(check):
-    """Failing parts keep what they have found until then."""
+    """Failing parts keep the results that they have found before."""
     code = {
         "fails": f"write(kernels=[{kernel(verdict='plane differs')}]); sys.exit(1)",
         "errors": "print('what is wrong'); sys.exit(3)",
@@ -143,13 +144,13 @@ def test_results_are_judged(check):
 
 
 #===----------------------------------------------------------------------===#
-# Going on
+# Resuming
 #===----------------------------------------------------------------------===#
 
 
 @pytest.fixture
 def counted(tmp_path):
-    """Parts that say when they run, and what has run since the last question."""
+    """Returns a factory of parts that log their runs, and the runs since the last query."""
     log = tmp_path / "log"
     log.touch()
 
@@ -168,13 +169,13 @@ def test_what_is_complete_is_not_run_again(check, counted):
     make, taken = counted
     parts = [make("a/x"), make("a/y", "sys.exit(1)"), make("b", "sys.exit(77)"), make("c")]
     assert check(parts)[0] == 1 and taken() == ["a/x", "a/y", "b", "c"]
-    assert check(parts)[0] == 1 and taken() == ["b"]  # which may be there now
+    assert check(parts)[0] == 1 and taken() == ["b"]  # b's requirement may exist by now
     assert check(parts, "--only", "c", "--again")[0] == 1 and taken() == ["c"]
     assert check(parts, "--again", "--only", "a/*,b")[0] == 1 and taken() == ["a/x", "a/y", "b"]
 
 
 def test_the_time_for_all_is_up(check, counted, capsys):
-    """The part that was running then runs again, and those that did not."""
+    """The part that was running at the timeout runs again, and so do those that had not run."""
     make, taken = counted
     parts = [make("a"), make("b", "time.sleep(60)"), make("c")]
     start = time.monotonic()
@@ -240,7 +241,7 @@ def test_some_parts_run_together(check):
 
 
 def test_results_are_merged(check, capsys):
-    """A kernel's rows from several parts, and the parts themselves."""
+    """A kernel's rows are merged from several parts, and the parts are listed."""
     time_row = {"of": "one tensor", "tensors": 1, "elements": 10**6, "ms": 2.0, "gb_per_s": 7.0}
     device = {"device": "a GPU", "target": "sm_90", "driver": 13000, "multiprocessors": 100}
 
@@ -322,7 +323,7 @@ def test_options(check, tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder like that of `gpu-check.sh stage`, as far as the steps need it here."""
+    """Makes a folder like that of `gpu-check.sh stage`, with only what the steps need here."""
     if not shutil.which("g++"):
         pytest.skip("there is no g++")
     folder = tmp_path_factory.mktemp("check")
@@ -390,7 +391,7 @@ def test_steps_of_torch(torch_steps, stand_in, monkeypatch, name):
 
 
 def test_other_bits_are_seen(torch_steps, stand_in):
-    """And a case that raises is a row like others."""
+    """Different bits are reported, and a case that raises gets a row, too."""
     def train(place, optimizer):
         plain(place, optimizer, range(2 + (place is stand_in)))
 

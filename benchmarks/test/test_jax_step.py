@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/jax_step.py and of what docs/JAX.md
-# has of its results.
+# This file tests benchmarks/jax_step.py and its results in docs/JAX.md.
 #
 #===----------------------------------------------------------------------===#
 

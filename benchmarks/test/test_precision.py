@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the studies at toy size, of the check against
-# the paper's orderings, and that their page is what was measured.
+# This file tests the studies at toy size, the check of the paper's orderings, and that the page has
+# the measured results.
 #
 #===----------------------------------------------------------------------===#
 
@@ -49,7 +49,7 @@ def corpus():
 
 @pytest.fixture(autouse=True)
 def one_thread(corpus, monkeypatch):
-    """Tests share the text, and leave PyTorch's threads as they were."""
+    """Shares the text among tests, and restores PyTorch's number of threads."""
     monkeypatch.setattr(runs, "load_corpus", lambda: corpus)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -176,7 +176,7 @@ def test_directions_are_as_long_as_filters(corpus):
 
 
 def test_grid(corpus):
-    """The loss in the middle is the model's, whose weights are as before."""
+    """The loss in the middle is the model's, and its weights do not change."""
     run = tiny_run(corpus)
     before = copy.deepcopy(run.model.state_dict())
     losses = landscape.grid(run, 3)
@@ -238,7 +238,7 @@ def test_study(tmp_path, study):
 
 
 def test_recovery_switches(tmp_path, corpus):
-    """Until the switch the run is E8M3's, and another one after it."""
+    """The run equals E8M3's until the switch and differs after it."""
     setting = training.Setting(TINY, 2, 40, 1e-2, warmup=2)
     found = {name: studies.recovery(setting, corpus, variant, name)
              for name, variant in STUDIES["recovery"].variants.items()}
@@ -254,7 +254,7 @@ class Interrupted(Exception):
 
 
 def test_resume(tmp_path, monkeypatch, capsys):
-    """Cells that were done before an interruption are not run again."""
+    """Cells that were completed before an interruption are not run again."""
     count = 0
     measure = studies.masked
 
@@ -280,7 +280,7 @@ def test_resume(tmp_path, monkeypatch, capsys):
 
 
 def test_budget(tmp_path, capsys):
-    """A budget that is spent leaves cells for the next run."""
+    """Cells that exceed the budget remain for the next run."""
     assert not runs.run(short(tmp_path, "seeds", "--budget", "1e-9"))
     assert "budget spent; 3 cells of seeds are left" in capsys.readouterr().out
     assert not (tmp_path / "seeds-quick.json").exists()
@@ -311,7 +311,7 @@ def test_bad_options(arguments, message, capsys):
 
 
 def made_up(lr="0.004", **variants):
-    """A result whose variants have one cell each."""
+    """Makes a result whose variants have one cell each."""
     return {"cells": {name: {lr: {"0": figures}} for name, figures in variants.items()}}
 
 
@@ -325,7 +325,7 @@ def exponent_losses(both, inside, outside, head):
 
 
 def sharp(diverged=(), **by_variant):
-    """Checkpoints whose sharpness is the same at all epsilons."""
+    """Makes checkpoints whose sharpness is the same for all epsilons."""
     def cell(name, values):
         points = [{"step": step, "sharpness": {f"{epsilon:g}": value
                                                for epsilon in studies.EPSILONS}}
@@ -368,7 +368,7 @@ ROUGH = [[0.5, 2.0, 2.0], [2.0, 1.5, 2.0], [2.0, 2.0, 1.0]]
 FALLING = dict(E8M3=(1, 9), E8M4=(1, 5), E8M5=(1, 3), E8M7=(1, 1))
 LEVEL = dict(E8M3=(1, 1), E8M4=(1, 1), E8M5=(1, 1), E8M7=(1, 1))
 
-#: For each check a result under which it holds, and one under which it fails.
+#: For each check, a result for which it holds and one for which it fails.
 BOTH_WAYS = {
     "exponents-fail": (exponent_losses(4.0, 2, 2, 2), exponent_losses(2.1, 2, 2, 2)),
     "exponents-inside": (exponent_losses(4, 2.1, 4, 2), exponent_losses(4, None, 4, 2)),
@@ -407,7 +407,7 @@ BOTH_WAYS = {
 
 
 def compared(check):
-    """The variants whose cells a check asks for."""
+    """Returns the variants whose cells a check reads."""
     asked = set()
 
     class Asked(checks.Cells):
@@ -434,7 +434,7 @@ def test_check_both_ways(name):
 
 
 def test_seeds_are_compared_in_pairs():
-    """A seed that only one variant has does not count."""
+    """A seed of only one of the two variants does not count."""
     result = counts("spikes", ("E8M5", 1), ("bf16", 1))
     result["cells"]["E8M5"]["0.04"]["7"] = {"spikes": 50}
     assert checks.outcome(checks.CHECKS["spikes-more"], result) == "fails"
@@ -476,7 +476,7 @@ def test_reasons_are_of_orderings_that_fail():
 
 
 def test_verdicts_stand_on_the_page(tmp_path, monkeypatch):
-    """An ordering that fails is said to in the same words and letters, with its reason."""
+    """The page reports a failing ordering with the same words, and gives its reason."""
     result = BOTH_WAYS["spikes-more"][1]
     monkeypatch.setitem(papers_page.REASONS, "spikes-more", "Toys rarely spike.")
     (tmp_path / "spikes.json").write_text(json.dumps(result))
@@ -489,7 +489,7 @@ def test_verdicts_stand_on_the_page(tmp_path, monkeypatch):
 
 
 def test_answers_come_first():
-    """The page's first lines say what was found, and nothing of studies that were not run."""
+    """The page begins with the findings, without studies that have not been run."""
     nothing = papers_answers.answers(dict.fromkeys(STUDIES))
     total = sum(not check.source for check in checks.CHECKS.values())
     assert f"**Of the paper's {total} results, 0 reproduce here and 0 do not, {total} have" in nothing
@@ -534,7 +534,7 @@ def test_page_is_up_to_date():
 
 
 def test_script(tmp_path):
-    """scripts/papers.sh runs a study, writes the page, and checks."""
+    """scripts/papers.sh runs a study, writes the page, and checks the orderings."""
     def papers(*arguments):
         return subprocess.run(
             [ROOT / "scripts/papers.sh", *arguments, "--results", tmp_path],

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the comparison of products with Hopper's: stand-ins take
-# the place of mmaemu's model.
+# This file tests the comparison of products with Hopper's, with stand-ins for mmaemu's model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,7 +22,7 @@ import hopper  # noqa: E402
 
 
 class Exact:
-    """A GPU that rounds once, to bf16, and multiplies sums by a factor."""
+    """A GPU that rounds once to bf16 and multiplies sums by a factor."""
 
     version = "0"
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of benchmarks/quality on small inputs.
+# This file tests benchmarks/quality on small inputs.
 #
 #===----------------------------------------------------------------------===#
 
@@ -70,7 +70,7 @@ def make_moments(sizes=(300, 1000)):
 
 
 def test_error_of_what_is_lost():
-    """A v that becomes zero is counted apart; a v that was zero is not lost."""
+    """A v that becomes zero is counted separately; a v that was zero is not lost."""
     ours = moments.Moments([np.float32([1, 2, 0])], [np.float32([4, 1, 0])])
     first, second = np.float32([1.5, 2, 0]), np.float32([4, 0, 0])
     error = ours.error(first, second)
@@ -80,7 +80,7 @@ def test_error_of_what_is_lost():
 
 
 def test_pairs():
-    """Every pair is measured by itself: m and v each by its own storage."""
+    """Every pair is measured separately, with m and v in their own storages."""
     ours = make_moments()
     first = {name: moments.FIRST[name] for name in ("E4M3", "bf16")}
     second = {name: moments.SECOND[name] for name in ("E5M2", "bf16")}
@@ -103,7 +103,7 @@ def test_steps_of_k(monkeypatch):
     np.testing.assert_array_equal(steps.with_step(1), fine)
     exponents = encode(storage, values[0])["x.exponent"]
     assert exponents.min() > 8 and (exponents % 8).any()  # else nothing is tested
-    # Multiples of 8 leave k = 1, which a range of 2 gives all groups but constant ones.
+    # Multiples of 8 reduce to k = 1, which a range of 2 gives all but constant groups.
     assert (exponents < 16).all()
     whole = scaled(expanded("f8E4M3FN", 2.0))
     coarse = np.concatenate([round_trip(whole, x) for x in values])
@@ -147,14 +147,14 @@ def test_representation():
     assert set(weights["bf16 + remainder"]) == {None}
     for exponent in (-100, 0, 100):
         place = exponents.index(exponent)
-        # A value's error is even within half a unit of 2^-7: 2^-8 / sqrt(3) of the
-        # power of two below it, and less of itself.
+        # The error is uniform within half a unit of 2^-7, or 2^-8 / sqrt(3) relative to the power
+        # of two below the value, and less relative to the value.
         assert 8.8 < weights["bf16"][place] < 9.8
         assert weights["bf16 x 2"][place] > weights["bf16 + i8 residual"][place]
     assert weights["f16"][exponents.index(16)] == -math.inf
     spans = result["moments"]
     assert spans["E4M3 expanded, R = 28672"][2] > spans["E4M3"][2] + 2
-    # Beyond its range an expansion has k = 1.
+    # Beyond its range, an expansion has k = 1.
     assert spans["E4M3 expanded, R = 28672"][40] == pytest.approx(
         spans["E4M3"][40], rel=1e-3)
 
@@ -174,7 +174,7 @@ def test_scales_are_shared():
 
 
 def test_post_scaling_overflows():
-    """448 and 448 are 896, which saturates at 448."""
+    """448 + 448 = 896 saturates at 448."""
     gradients = make_gradients([448, 1], [448, 1])
     post = gradient_sum.reduce(gradients, 2, 1.0)
     assert post["overflow"] == 0.5 and post["underflow"] == 0
@@ -183,7 +183,7 @@ def test_post_scaling_overflows():
 
 
 def test_pre_scaling_underflows():
-    """Half of the smallest number rounds to zero, in a tie to even."""
+    """Half of the smallest number rounds to zero, by ties to even."""
     gradients = make_gradients([416, 2**-9], [416, 2**-9])
     pre, post = (gradient_sum.reduce(gradients, 2, mu) for mu in (0.5, 1.0))
     assert pre["underflow"] == 0.5 and pre["overflow"] == 0
@@ -191,7 +191,7 @@ def test_pre_scaling_underflows():
 
 
 def test_partial_sums_are_rounded():
-    """256 + 8 + 8 is 256 in E4M3, 272 before."""
+    """256 + 8 + 8 is 256 if partial sums round to E4M3, and 272 without rounding."""
     gradients = make_gradients([256], [8], [8])
     found = gradient_sum.reduce(gradients, 3, 1.0)
     assert found["snr"] == pytest.approx(10 * math.log10((272 / 16) ** 2))
@@ -206,7 +206,7 @@ def test_automatic_scaling():
 
 
 def test_measure_of_gradients():
-    """The last steps count, automatic scaling sees all."""
+    """Only the last steps count, but automatic scaling runs over all."""
     steps = [make_gradients([400, 1], [400, 1])] * 3
     schemes = gradient_sum.measure(iter(steps), 3, [2], 1)
     assert schemes["post-scaling"]["2"]["mu"] == 1
@@ -218,7 +218,7 @@ def test_measure_of_gradients():
 
 
 def test_accumulated(tmp_path):
-    """A storage is compared by itself, a strategy whole; those refused are left out."""
+    """Storages are compared one at a time, strategies as a whole; refused ones are left out."""
     write_candidate(tmp_path, "same")
     write_candidate(tmp_path, "low", "#tandem.float<bf16>")
     found = json.loads(run_python("-c", """if True:
@@ -237,7 +237,7 @@ def test_accumulated(tmp_path):
     storages, whole = found
     assert list(whole) == ["fp32", "same", "low"]
     assert whole["same"] == whole["fp32"]
-    # The first storage of the weights is bf16.
+    # The first storage for weights is bf16.
     assert storages["weight"]["bf16"] == whole["low"]
     for errors in zip(*(whole[name]["errors"].values() for name in ("fp32", "low"))):
         for part in ("table", "matrices"):
@@ -257,7 +257,7 @@ TWO = [*CELLS, "--strategies", "fp32,fp8-collage-plus"]
 
 
 def run_python(*arguments):
-    """A process of its own: the demo has a module `model`, as the tests do."""
+    """Runs a separate process, since both the demo and the tests have a module `model`."""
     pytest.importorskip("torch")
     paths = [str(QUALITY), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
@@ -269,7 +269,7 @@ def run_python(*arguments):
 
 
 def run_cells(folder, *calls):
-    """The calls of runs.py with these arguments, one after the other."""
+    """Runs runs.py in sequence with each of these lists of arguments."""
     calls = [c if isinstance(c, dict) else {"arguments": c} for c in calls]
     return json.loads(run_python(ROOT / "test/Python/support/run_cells.py",
                                  json.dumps(calls), folder))
@@ -282,7 +282,7 @@ def test_runs_resume(tmp_path):
         [*TWO, "--steps", "11"])
     assert spent["status"] == 0 and "2 cells are left" in spent["out"]
     assert spent["left"] is None
-    # A run that dies in its second cell keeps the first.
+    # A run that dies in its second cell keeps the first one.
     assert died["status"] == "died"
     cells = died["left"]["cells"]
     assert list(cells) == ["fp32"] and cells["fp32"]["0.001"]["0"]["train_loss"] > 0
@@ -293,14 +293,14 @@ def test_runs_resume(tmp_path):
     assert both["fp8-collage-plus"]["0.001"]["0"]["bytes_per_parameter"] < 7
     assert "all 2 cells are done" in all_done["out"]
     assert all_done["left"]["cells"] == both
-    # Cells of other settings do not mix with them.
+    # Cells with other settings are not mixed with these.
     assert other["status"] == 1 and "--results" in other["out"]
     assert other["left"] == all_done["left"]
 
 
 def test_runs_refusals(tmp_path):
-    """f16, a candidate, cannot hold the demo's eps; the others are run, and the page
-    says why."""
+    """A candidate in f16 cannot represent the demo's eps. The others run, and the page gives the
+    reason."""
     refused, *bad = run_cells(
         tmp_path, [*CELLS, "--strategies", "f16,fp32"], ["--strategies", "fp23"],
         ["--steps", "3"], ["--lrs", "fast"])
@@ -322,7 +322,7 @@ tandem.strategy @{name} compute(<f32, f32>) {{
 
 
 def test_runs_of_candidates(tmp_path):
-    """Strategies of a folder are run beside the library's."""
+    """Strategies in a folder run in addition to the library's."""
     (tmp_path / "candidates").mkdir()
     write_candidate(tmp_path / "candidates", "ours")
     path = ["--path", str(tmp_path / "candidates")]
@@ -340,7 +340,7 @@ def cell(loss):
 
 
 def test_training_text():
-    """Gaps are those to fp32 with the same seed and rate."""
+    """Gaps are relative to fp32 with the same seed and learning rate."""
     cells = {"fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}, "0.002": {"0": cell(1.0)}},
              "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}, "0.002": {"0": cell(1.2)}},
              "bf16": {"0.001": {"0": cell(None), "1": cell(3.3)}},
@@ -354,7 +354,7 @@ def test_training_text():
     assert "| bf16 | 6 | 2 |  | diverged |  | diverged | 0.0 % |" in text
     assert "| flash | 6 | 1 |  | -0.5000 |  | -0.5000 | 0.0 % |" in text
     assert "| fp32 | 6 | 3 | 1.0000 | +0.0000 ± 0.0000 |" in text
-    # The best of as many bytes is first, what diverged last.
+    # Among strategies with equal bytes, the best is first and diverged ones are last.
     places = [text.index(f"| {name} |") for name in ("flash", "fp32", "coat", "bf16")]
     assert places == sorted(places)
     cells["master-weights"] = {"0.001": {"0": cell(2.01), "1": cell(2.99)}}
@@ -362,7 +362,7 @@ def test_training_text():
     assert "off fp32 by +0.0000 ± 0.0141" in text
 
 def test_choice_text():
-    """The text names the winner and what it was compared with, with both of their measures."""
+    """The text names the winner and its competitor, with the measures of both."""
     one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25],
                                 "along": [1.0, 1.0]}}}
     cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
@@ -387,8 +387,7 @@ def test_live_bytes_are_of_all_strategies():
 
 @pytest.mark.parametrize("strategy", LIVE_BYTES)
 def test_live_bytes(strategy):
-    """The page has what is measured now, which is what was derived except for what a whole
-    tensor has once."""
+    """The page has what is measured now, which equals the derived bytes plus per-tensor data."""
     pytest.importorskip("torch")
     import live_bytes
     now = live_bytes.measure([strategy])[strategy]
@@ -404,7 +403,8 @@ def test_live_bytes(strategy):
 
 
 def test_exact_exponents():
-    """The largest j with ratio^j <= R^8, at thresholds that f64 cannot tell apart."""
+    """The exponent is the largest j with ratio^j <= R^8, also at thresholds that f64 cannot
+    resolve."""
     ratio = np.float32([1, 2, 2.0000002, 1.9999999, 4, 229376, 229392, np.inf])
     want = [128, 128, 127, 128, 64, 8, 8, 8]
     assert exact_expansion.exact_exponents(ratio, 2.0**16).tolist() == [128, 128, 127, 128, 64,
@@ -413,7 +413,7 @@ def test_exact_exponents():
 
 
 def test_exact_codes():
-    """Nearest codes, ties to even; k = 1 is the code itself."""
+    """Codes are the nearest, with ties to even; for k = 1 they are those of the value itself."""
     y = np.float32([0, 2.0**-20, 1, 0.5, 232 / 448, 216 / 448])
     codes = exact_expansion.exact_codes(y, np.full(len(y), 8))
     numbers = ml_dtypes.float8_e4m3fn
@@ -423,7 +423,7 @@ def test_exact_codes():
 
 
 def test_exact_expansion_is_near():
-    """Kernels follow the exact rule but where a rounding tips the scale."""
+    """Kernels follow the exact rule, except where rounding decides."""
     parts = exact_expansion.synthetic(300)
     for part in parts.values():
         assert np.abs(part.flips).max() <= 1
@@ -433,7 +433,7 @@ def test_exact_expansion_is_near():
 
 
 def test_rationale_has_the_figures():
-    """docs/Rationale.md says what the committed result does."""
+    """docs/Rationale.md has the figures of the committed result."""
     result = json.loads((RESULTS / "exact_expansion.json").read_text())
     text = " ".join((ROOT / "docs/Rationale.md").read_text().split())
     assert exact_expansion.sentence(result) in text, "run benchmarks/quality/exact_expansion.py"
@@ -449,7 +449,7 @@ def test_page_is_up_to_date():
 
 
 def test_script(tmp_path):
-    """scripts/quality.sh keeps what is there, trains, and writes the page."""
+    """scripts/quality.sh keeps existing results, trains, and writes the page."""
     pytest.importorskip("torch")
     for name in ("moments", "representation", "accumulated", "gradient_sum", "live_bytes"):
         shutil.copy(RESULTS / f"{name}.json", tmp_path)

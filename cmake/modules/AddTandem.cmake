@@ -1,6 +1,6 @@
-# Declares a Tandem library: compiled against the shared headers, precompiled
-# header reused, linked to the one libMLIR, and listed in TANDEM_LIBS, which the
-# tools and the C API library read.
+# Declares a Tandem library: compiled with the shared headers and the common
+# precompiled header, linked to the one libMLIR, and listed in TANDEM_LIBS,
+# which the tools and the C API library read.
 function(add_tandem_library name)
   cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
   add_library(${name} OBJECT ${ARG_UNPARSED_ARGUMENTS})
@@ -36,8 +36,9 @@ function(add_tandem_passes name)
   add_dependencies(tandem-headers Tandem${name}PassIncGen)
 endfunction()
 
-# Declares a command-line tool linked to every Tandem library. TANDEM_TOOLS lists
-# those whose objects tell what a static build's library has to export.
+# Declares a command-line tool linked to every Tandem library. TANDEM_TOOLS
+# lists the tools whose objects determine the exports of a static build's
+# library.
 function(add_tandem_tool name)
   add_library(${name}_main OBJECT ${ARGN})
   llvm_update_compile_flags(${name}_main)

@@ -1,5 +1,5 @@
-# Run as `cmake -DOUTPUT=... "-DFILES=a.mlir;b.mlir" -P EmbedFiles.cmake`: writes
-# the files as initializers {name, text}.
+# Writes files as initializers {name, text}. Usage: `cmake -DOUTPUT=...
+# "-DFILES=a.mlir;b.mlir" -P EmbedFiles.cmake`.
 set(files ${FILES})
 list(SORT files)
 set(content "")

@@ -1,4 +1,4 @@
-# Links LLVM, MLIR and LLD in one of two ways, which TANDEM_STATIC_LLVM chooses.
+# Links LLVM, MLIR and LLD in one of two ways, according to TANDEM_STATIC_LLVM.
 #
 # OFF: everything links the shared libMLIR and libLLVM, as Debian's own tools do.
 # ON:  libTandem contains what it needs of them and hides it, together with the
@@ -19,7 +19,7 @@ if(NOT TANDEM_STATIC_LLVM)
   return()
 endif()
 
-# The MLIR that Tandem's sources name. What these need comes with them.
+# The MLIR libraries that Tandem's sources use; their dependencies follow.
 set(TANDEM_MLIR_LIBS
   MLIRAnalysis
   MLIRArithDialect
@@ -53,7 +53,8 @@ set(TANDEM_MLIR_LIBS
   MLIRVectorDialect
   MLIRVectorToLLVMPass)
 
-# The targets that Tandem has code for, and what else it, MLIR and LLD name.
+# The targets that Tandem generates code for, and other components that it, MLIR
+# and LLD use.
 set(TANDEM_LLVM_TARGETS X86 NVPTX)
 set(TANDEM_LLVM_COMPONENTS ${TANDEM_LLVM_TARGETS} FrontendOpenMP IRReader LTO
   Option OrcJIT Passes)
@@ -62,7 +63,7 @@ find_package(Threads REQUIRED)
 find_library(TANDEM_ZLIB NAMES libz.a REQUIRED)
 find_library(TANDEM_ZSTD NAMES libzstd.a REQUIRED)
 
-# Replaces libraries that imported ones name, where they do.
+# Replaces a library in the dependencies of imported libraries that name it.
 function(replace_linked from to)
   foreach(name ${ARGN})
     get_target_property(libs ${name} INTERFACE_LINK_LIBRARIES)
@@ -74,8 +75,8 @@ function(replace_linked from to)
   endforeach()
 endfunction()
 
-# Debian's archives of MLIR and LLD name the shared libLLVM, and those of LLVM the
-# shared libraries of others, and Polly, which is a package of its own.
+# Debian's archives of MLIR and LLD depend on the shared libLLVM, and LLVM's on
+# other shared libraries and on Polly, which is in a separate package.
 llvm_map_components_to_libnames(components ${TANDEM_LLVM_COMPONENTS})
 add_library(tandem_llvm INTERFACE)
 target_link_libraries(tandem_llvm INTERFACE ${components} Threads::Threads)
@@ -91,7 +92,7 @@ get_target_property(libs LLVMSupport INTERFACE_LINK_LIBRARIES)
 list(FILTER libs EXCLUDE REGEX "libz3")
 set_property(TARGET LLVMSupport PROPERTY INTERFACE_LINK_LIBRARIES ${libs})
 
-# LLD names every target of LLVM; those that Tandem has no code for do nothing.
+# LLD names every target of LLVM; the functions of unused targets are empty.
 set(TANDEM_OTHER_TARGETS ${CMAKE_BINARY_DIR}/OtherTargets.c)
 set(text "/* The targets of LLVM that libTandem leaves out. */\n")
 foreach(target ${LLVM_TARGETS_TO_BUILD})
@@ -111,8 +112,8 @@ function(link_llvm name)
   target_link_libraries(${name} PRIVATE ${TANDEM_MLIR_LIBS} lldELF tandem_llvm)
 endfunction()
 
-# Gives a library the C API, and what the tools' objects name of MLIR and LLVM, as
-# its only symbols.
+# Exports only the C API, and the MLIR and LLVM symbols that the tools' objects
+# use, from a library.
 function(export_what_tools_use name)
   get_property(tools GLOBAL PROPERTY TANDEM_TOOLS)
   set(objects)

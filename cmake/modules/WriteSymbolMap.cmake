@@ -1,8 +1,9 @@
-# Run as `cmake -DOUTPUT=... -DNM=... -DOBJECTS=... -P WriteSymbolMap.cmake`: writes
-# OUTPUT.map, the version script of a libTandem that hides all but the C API and what
-# OBJECTS name of MLIR and LLVM, and OUTPUT.ld, which takes that from archives even
-# where libTandem does without. C++'s own library, which the tools have too, stays
-# hidden.
+# Writes two linker scripts for libTandem. OUTPUT.map is a version script that
+# hides everything except the C API and the symbols of MLIR and LLVM that
+# OBJECTS use; OUTPUT.ld pulls these symbols from archives even if libTandem
+# itself does not use them. The C++ library, which the tools also contain, stays
+# hidden. Usage: `cmake -DOUTPUT=... -DNM=... -DOBJECTS=... -P
+# WriteSymbolMap.cmake`.
 set(symbols "tandem*")
 set(names)
 if(OBJECTS)

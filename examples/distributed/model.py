@@ -1,6 +1,7 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A small decoder-only transformer of PyTorch's own layers, which wrappers know."""
+"""A small decoder-only transformer built from PyTorch's own layers, which its wrappers
+support."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, vocabulary, bias=False)
 
     def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The mean cross-entropy of the next character, in nats."""
+        """Returns the mean cross-entropy of the next character, in nats."""
         x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1]))
         for block in self.blocks:
             x = block(x)

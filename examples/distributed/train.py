@@ -4,8 +4,8 @@
 
     torchrun --nproc-per-node 2 examples/distributed/train.py --wrapper fsdp2
 
-Each rank also keeps a copy of the model and an optimizer that is not distributed; it
-takes its steps by the same reduced gradients. At the end weights must have the same bits.
+Each rank also trains a copy of the model with an optimizer that is not distributed, which
+gets the same reduced gradients. At the end the weights must have the same bits.
 """
 
 from __future__ import annotations
@@ -33,33 +33,35 @@ BATCH = 8
 
 
 def ddp(model, make_optimizer):
-    """Each rank has all of the model; gradients are averaged as they are."""
+    """Replicates the model on each rank and averages gradients."""
     return DistributedDataParallel(model), make_optimizer(model.parameters())
 
 
 def ddp_fp8(model, make_optimizer):
-    """The same, with gradients in 8 bits on their way."""
+    """Replicates the model and communicates gradients in 8 bits."""
     wrapped = DistributedDataParallel(model)
     wrapped.register_comm_hook(FP8CompressState(), fp8_compress_hook)
     return wrapped, make_optimizer(model.parameters())
 
 
 def zero(model, make_optimizer):
-    """Each rank has the states of some tensors, whole, and updates these."""
+    """Partitions the optimizer's states by tensor; each rank updates its own
+    tensors."""
     return DistributedDataParallel(model), make_optimizer(
         model.parameters(), lambda params, **options: ZeroRedundancyOptimizer(
             params, tandem.torch.AdamW, **options))
 
 
 def fsdp2(model, make_optimizer):
-    """Weights, gradients and states are sharded by rows."""
+    """Shards weights, gradients and states by rows."""
     for block in model.blocks:
         fully_shard(block)
     return fully_shard(model), make_optimizer(model.parameters())
 
 
 def tensor(model, make_optimizer):
-    """Networks are divided among the ranks, and activations travel in 8 bits."""
+    """Splits the gated networks over the ranks, which communicate activations in 8
+    bits."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model.blocks:
         parallelize_module(block, mesh, {
@@ -75,7 +77,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def batch(text: torch.Tensor, step: int, part: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets of one rank's part of a batch."""
+    """Returns the inputs and targets of one rank's part of a batch."""
     generator = torch.Generator().manual_seed(1000 * step + part)
     starts = torch.randint(len(text) - CONTEXT - 1, (BATCH,), generator=generator)
     rows = torch.stack([text[start:start + CONTEXT + 1] for start in starts])
@@ -83,7 +85,8 @@ def batch(text: torch.Tensor, step: int, part: int) -> tuple[torch.Tensor, torch
 
 
 def train(options: argparse.Namespace) -> bool:
-    """Trains; returns whether all weights have the bits of one process."""
+    """Trains, and returns whether all weights have the bits of training in one
+    process."""
     corpus = load_corpus()
     text = torch.from_numpy(corpus.train.astype("int64"))
     models = []

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements memory for kernels' arrays, launches and conversions. It
-// knows no optimizer, layer or storage: the compiler says which arrays a kernel
-// takes, and how long they are.
+// does not depend on any optimizer, layer or storage: the compiler describes
+// which arrays a kernel takes and their lengths.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ void fail(const char *message) {
   exit(1);
 }
 
-/* Ends the program with the compiler's message, in which what it names, such as
- * a strategy, is in brackets. */
+/* Ends the program with the compiler's message, in which names, such as that of
+ * a strategy, are in brackets. */
 static void failToCompile(void) {
   tdm_message_part parts[32];
   size_t count = tandemGetLastErrorParts(parts, 32);
@@ -53,7 +53,7 @@ static void check(tdm_status status) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/* Returns the description of a kernel, which says what its arguments are. */
+/* Returns the description of a kernel, which describes its arguments. */
 static const tdm_kernel_desc *describe(TandemKernel *kernel) {
   return tandemKernelGetInfo(kernel)->desc;
 }
@@ -79,7 +79,7 @@ void release(Arrays *arrays) {
   arrays->count = 0;
 }
 
-/* The number of a plane, or -1. */
+/* Returns the index of a plane, or -1. */
 static intptr_t indexOf(const Arrays *arrays, const char *name) {
   for (intptr_t i = 0; i < arrays->count; ++i)
     if (!strcmp(describe(arrays->kernel)->planes[i].name, name))
@@ -106,7 +106,7 @@ void handOver(const Arrays *from, Arrays *to) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/* Runs a kernel on planes in its order. */
+/* Runs a kernel on planes, which are in the kernel's order. */
 static void run(TandemKernel *kernel, int64_t rows, int64_t columns,
                 void *const *planes, const double *hypers,
                 const int64_t *integers) {
@@ -147,7 +147,7 @@ void launch(const Arrays *arrays, const Scalar *scalars, int numScalars) {
 // Conversions
 //===----------------------------------------------------------------------===//
 
-/* A tensor: how it is stored, and its arrays. */
+/* A tensor: its storage and its arrays. */
 typedef struct Stored {
   const char *storage;
   bool isSecondMoment;

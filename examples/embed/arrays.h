@@ -28,8 +28,8 @@ typedef struct Arrays {
   size_t bytes[MAX_PLANES];
 } Arrays;
 
-/* Values of hyperparameters and integers by name; those that are not given have
-   their defaults, integers 0. */
+/* A value of a hyperparameter or integer by name. Hyperparameters that are not
+   given have their defaults, and integers are 0. */
 typedef struct Scalar {
   const char *name;
   double value;
@@ -37,29 +37,31 @@ typedef struct Scalar {
 
 /* Ends the program with a message. */
 _Noreturn void fail(const char *message);
-/* Ends the program with the compiler's message if there is no handle. */
+/* Returns the handle, or ends the program with the compiler's message if it is
+   NULL. */
 void *orFail(void *handle);
 
-/* Allocates zeros for all of a kernel's planes. */
+/* Allocates all of a kernel's planes, filled with zeros. */
 Arrays allocate(TandemKernel *kernel, int64_t rows, int64_t columns);
 void release(Arrays *arrays);
 
-/* The array of a plane, such as "exp_avg.scale". */
+/* Returns the array of a plane, such as "exp_avg.scale". */
 void *find(const Arrays *arrays, const char *name);
-/* Copies planes to those of another kernel that have the same names, as what a
-   forward pass has saved to what a backward pass restores. */
+/* Copies planes to those of another kernel that have the same names, such as
+   the saved inputs of a forward pass to its backward pass. */
 void handOver(const Arrays *from, Arrays *to);
 
 /* Runs the kernel once. */
 void launch(const Arrays *arrays, const Scalar *scalars, int numScalars);
 
-/* Converts a tensor to another storage. Each has all of its arrays. */
+/* Converts a tensor to another storage. Both sides must have all of their
+   arrays. */
 void convert(const Arrays *from, Arrays *to, const char *role);
 /* Converts a tensor to an array of floats. */
 void decode(const Arrays *from, const char *role, float *values);
 
-/* Writes each plane to the file DIRECTORY/PREFIX.PLANE.bin; no directory is
-   fine. */
+/* Writes each plane to the file DIRECTORY/PREFIX.PLANE.bin, or does nothing if
+   the directory is NULL. */
 void dump(const Arrays *arrays, const char *directory, const char *prefix);
 
 #endif // EMBED_ARRAYS_H

@@ -14,7 +14,7 @@
 //     state from the one to the other,
 //   - takes a step under `coat`,
 //   - compiles the layer RMSNorm under the recipe `coat` and runs its forward
-//     pass and, with what this has saved, its backward pass.
+//     pass and, with the inputs that it has saved, its backward pass.
 //
 // Each result is compared with plain C in double. The table that the program
 // prints has a line for each, with the error relative to the result's norm and
@@ -54,7 +54,7 @@ static void *reserve(int64_t count, size_t width) {
   return memory;
 }
 
-/* The values of a tensor, in whatever storage. */
+/* Returns the values of a tensor in any storage. */
 static double *getValues(const Arrays *arrays, const char *role) {
   int64_t size = arrays->rows * arrays->columns;
   float *floats = reserve(size, sizeof(float));
@@ -89,7 +89,7 @@ static TandemKernel *compileAdamW(const char *strategy) {
   return orFail(tandemCompile(&options));
 }
 
-/* Fills in a state in the middle of a training. */
+/* Fills in a state as in the middle of training. */
 static void drawState(Arrays *state) {
   float *param = find(state, "param"), *grad = find(state, "grad");
   float *first = find(state, "exp_avg"), *second = find(state, "exp_avg_sq");
@@ -103,7 +103,7 @@ static void drawState(Arrays *state) {
   }
 }
 
-/* A step in double, of the values that the converted state has. */
+/* Compares a step with one in double from the values of the converted state. */
 static void compareStep(const Arrays *old, Arrays *stored) {
   const char *roles[] = {"param", "exp_avg", "exp_avg_sq"};
   double *want[3], *before = getValues(old, "param");

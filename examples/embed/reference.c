@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what kernels are compared with, in double.
+// This file implements the double-precision references for the kernels.
 //
 //===----------------------------------------------------------------------===//
 

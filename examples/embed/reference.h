@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what kernels are compared with, numbers to begin with, and
-// the errors between the two.
+// This file declares the references for the kernels, the random inputs, and the
+// errors of results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ typedef struct AdamW {
 void updateAdamW(const AdamW *hypers, int64_t size, const float *grad,
                  double *param, double *expAvg, double *expAvgSq);
 
-/* Computes y and, of each row, the inverse of the root mean square. */
+/* Computes y and, for each row, the inverse of the root mean square. */
 void normalize(int64_t rows, int64_t columns, double eps, const double *x,
                const float *weight, double *y, double *inverse);
 /* Computes the gradients of x and of the weight. */
@@ -33,13 +33,14 @@ void normalizeBackward(int64_t rows, int64_t columns, const double *x,
                        const double *inverse, const float *weight,
                        const double *dy, double *dx, double *dweight);
 
-/* A number in [-1, 1), which depends only on the state. */
+/* Returns a number in [-1, 1) that depends only on the state, and advances the
+   state. */
 float draw(uint32_t *state);
 
 uint16_t toBFloat16(float value);
 float fromBFloat16(uint16_t bits);
 
-/* The norm of a difference, relative to that of what is wanted. */
+/* Returns the norm of the difference, relative to the norm of `want`. */
 double getError(int64_t size, const double *got, const double *want);
 
 #endif // EMBED_REFERENCE_H

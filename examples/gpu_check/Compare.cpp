@@ -66,8 +66,8 @@ std::string gpucheck::titleOf(const tdm_kernel_info &info) {
 // Contents
 //===----------------------------------------------------------------------===//
 
-/// Writes a number of an ordinary size in a type's bits; false if it is none of
-/// floats wider than 8 bits.
+/// Writes a number in the bits of a type. Returns false if the type is not a
+/// float wider than 8 bits.
 static bool writeNumber(const char *type, float value, uint8_t *place) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -86,8 +86,8 @@ static bool writeNumber(const char *type, float value, uint8_t *place) {
   return true;
 }
 
-/// Returns a number from 2^-6 to 4 in magnitude; it is negative only if
-/// \p isSigned, which is false for what follows from squares.
+/// Returns a number from 2^-6 to 4 in magnitude. It is negative only if
+/// \p isSigned, which is false for values derived from squares.
 static float randomNumber(std::mt19937 &random, bool isSigned) {
   uint32_t word = random();
   float value =
@@ -133,11 +133,11 @@ Contents gpucheck::makeContents(const tdm_kernel_info &info,
 static double chooseHyper(const tdm_hyper_desc &desc) {
   double value = desc.has_default ? desc.default_value
                                   : std::clamp(1e-3, desc.min, desc.max);
-  // An epsilon that is fine for other formats would round to zero.
+  // An epsilon for other formats may round to zero in this one.
   return value > 0 ? std::max(value, desc.min_positive) : value;
 }
 
-/// Fills memory with what \p sample has, over and over.
+/// Fills memory with repetitions of \p sample.
 static void fill(tdm_device *device, void *memory, size_t size,
                  const std::vector<uint8_t> &sample) {
   size_t done = std::min(size, sample.size());
@@ -264,7 +264,7 @@ static std::string compareMetrics(const tdm_kernel_info &info, Bound &onCPU,
   return "";
 }
 
-/// A step that is skipped leaves every byte.
+/// Checks that a skipped step changes no byte. Returns the difference, or "".
 static std::string compareSkipped(tdm_device *gpu, const tdm_kernel_info &info,
                                   Bound &onGPU) {
   float word = 1.0f;

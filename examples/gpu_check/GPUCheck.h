@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what the check of kernels on a GPU is made of: arrays for
-// the tensors of a kernel, runs of the same steps on two devices, and times.
+// This file declares the parts of the check of kernels on a GPU: arrays for the
+// tensors of a kernel, runs of the same steps on two devices, and times.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,17 +27,17 @@
 
 namespace gpucheck {
 
-/// Thrown to end the check of one kernel; the checks of others go on.
+/// An error that ends the check of one kernel; other kernels are still checked.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// There is nothing to check.
+/// The error that there is nothing to check.
 struct Absent : Error {
   using Error::Error;
 };
 
-/// Throws the runtime's message unless a call did what it promises.
+/// Throws the runtime's message unless a call has succeeded.
 inline void require(tdm_status status) {
   if (status != TDM_OK)
     throw Error(tdm_last_error());
@@ -68,24 +68,23 @@ private:
   tdm_device *device;
 };
 
-/// A tensor's rows and columns; one row but in kernels of matrices.
+/// A tensor's rows and columns; one row except in matrix kernels.
 struct Shape {
   int64_t rows, columns;
 };
 
-/// The entries and bytes of a plane of such a tensor.
+/// Return the number of entries, or of bytes, of a plane of such a tensor.
 int64_t entriesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
                   Shape shape);
 int64_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
                 Shape shape);
-/// The bytes of all planes.
+/// Returns the size of all planes in bytes.
 size_t sizeOf(const tdm_kernel_desc &desc, Shape shape);
 
-/// Whether a device has that much memory left.
+/// Returns whether a device has this amount of memory left.
 bool fits(tdm_device *device, size_t bytes);
 
-/// The initial contents of planes: numbers of an ordinary size, or any bits at
-/// all.
+/// The initial contents of planes: numbers of moderate size, or random bits.
 enum class Fill { Numbers, Bits };
 
 /// The contents of all planes of some tensors, one array for each plane.
@@ -103,14 +102,14 @@ public:
   ~Bound();
   Bound(const Bound &) = delete;
 
-  /// Runs a step and waits for it; 0 threads are one for each core.
+  /// Runs a step and waits for it. 0 threads means one per core.
   uint32_t launch(int64_t step, int32_t threads = 1);
-  /// Has a GPU run a step, which it skips if a word is not 0.
+  /// Enqueues a step on a GPU, which skips it if the word at \p skip is not 0.
   void launchAsync(int64_t step, const void *skip = nullptr);
   Contents read() const;
   void *plane(uint32_t index) const { return planes[index]->data; }
 
-  /// Gives every other tensor the planes of another one of its shape.
+  /// Swaps the planes of tensors of the same shape.
   void swapTensors();
   tdm_plan *plan = nullptr;
   std::vector<tdm_tensor> tensors;
@@ -127,12 +126,12 @@ private:
   std::vector<int64_t> integers;
 };
 
-/// The name of a kernel's result: 'adamw under coat'.
+/// Returns the title of a kernel's result: 'adamw under coat'.
 std::string titleOf(const tdm_kernel_info &info);
 
-/// The choice of a kernel's images that a GPU runs: those of a kind, "ptx" or
-/// "cubin", what a command such as "ptxas -O0" makes of the PTX, or what the
-/// runtime prefers.
+/// The choice of the kernel image that a GPU runs: one of a kind, "ptx" or
+/// "cubin", the output of a command such as "ptxas -O0" for the PTX, or the
+/// runtime's choice.
 struct ImageChoice {
   std::string kind, ptxas;
 };
@@ -140,7 +139,7 @@ KernelHandle loadOnGPU(tdm_device *gpu, const tdm_package *package,
                        const tdm_kernel_info &info, const ImageChoice &choice);
 
 /// Compares some steps of a kernel on both devices, over tensors of at most
-/// \p largest elements; what differs, or "".
+/// \p largest elements. Returns the difference, or "".
 std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
                     tdm_kernel *onGPU, const tdm_kernel_info &info,
                     int64_t largest);
@@ -149,10 +148,10 @@ std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
 struct LargeResult {
   /// "equal", or what differs.
   std::string verdict;
-  /// The reason why there are fewer elements, or why not all are compared.
+  /// The reason why there are fewer elements or only some are compared.
   std::string note;
   int64_t elements = 0;
-  /// The share of all bytes that has been compared.
+  /// The fraction of all bytes that has been compared.
   double share = 0;
 };
 LargeResult compareLarge(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
@@ -164,20 +163,20 @@ struct Model {
   std::string name;
   std::vector<Shape> shapes;
 };
-/// One tensor, halved until it fits into the memory, and the last of a GPT-2's,
-/// whose matrices are matrices where the kernel knows rows. Of a layer's pass,
-/// rows of 4096.
+/// Returns one tensor, halved until it fits into the memory, and the last
+/// \p tensors tensors of a GPT-2, which are matrices if the kernel uses rows.
+/// For a layer's pass, returns rows of 4096.
 std::vector<Model> modelsOf(tdm_device *gpu, const tdm_kernel_info &info,
                             int64_t elements, int64_t tensors);
 
-/// Whether a kernel is a pass of a layer, and no step of an optimizer.
+/// Returns whether a kernel is a pass of a layer rather than an optimizer step.
 bool isLayer(const tdm_kernel_info &info);
 
-/// The bytes of an element that a step reads and writes, those of an entry that
-/// elements share divided among them.
+/// Returns the number of bytes per element that a step reads and writes. The
+/// bytes of a shared entry are divided among its elements.
 double bytesPerElement(const tdm_kernel_desc &desc);
 
-/// Times of steps on a GPU.
+/// The times of steps on a GPU.
 struct Times {
   std::string name;
   double milliseconds = 0, gigabytesPerSecond = 0;
@@ -186,41 +185,41 @@ struct Times {
 Times measure(tdm_device *gpu, tdm_kernel *kernel, const tdm_kernel_info &info,
               const Model &model);
 
-/// Milliseconds from opening a kernel of a package to the end of its first
-/// launch: when the driver compiles its PTX, and when that is in the cache.
+/// The milliseconds from opening a kernel of a package to the end of its first
+/// launch, when the driver compiles its PTX and when the code is cached.
 struct StartTimes {
   double compiled = 0, cached = 0;
 };
 StartTimes measureStart(tdm_device *gpu, const tdm_package *package,
                         const tdm_kernel_info &info, const ImageChoice &choice);
 
-/// Times of the host, in microseconds: a launch of the same list, the update
-/// that sees that it is the same, and for each tensor a launch with other
-/// pointers.
+/// The host's times in microseconds: of a launch with the same list, of an
+/// update that finds the list unchanged, and, per tensor, of a launch with
+/// other pointers.
 struct HostTimes {
   double launch = 0, sameUpdate = 0, changedPerTensor = 0;
 };
 HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
                       const tdm_kernel_info &info, int count);
 
-/// Bytes read and written in a second by a copy of at most \p bytes bytes
-/// within the device's memory.
+/// Returns the bytes per second that are read and written by a copy of at most
+/// \p bytes within the device's memory.
 double measureCopy(tdm_device *gpu, size_t bytes);
 
-/// A product of matrices by cuBLASLt.
+/// The result for a matrix product of cuBLASLt.
 struct ProductRow {
   std::string name;
   uint32_t x, w;
   bool isFast;
-  /// "right", or why it is not.
+  /// "right", or why it is wrong.
   std::string verdict;
   /// The size of the product that was timed.
   int64_t rows = 0, columns = 0, depth = 0;
   double milliseconds = 0, teraflops = 0;
 };
 
-/// Checks small products, and measures such of a linear layer of some width
-/// with twice as many rows. \p report is told of each.
+/// Checks small products, and measures those of a linear layer of some width
+/// with twice as many rows. Calls \p report with each result.
 void measureProducts(tdm_device *gpu, int64_t width,
                      const std::function<void(const ProductRow &)> &report);
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the choice among a kernel's images, and those that ptxas
-// makes of its PTX.
+// This file implements the choice among a kernel's images, and the assembly of
+// its PTX by ptxas.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 using namespace gpucheck;
 
 namespace {
-/// A directory for the time of a call.
+/// A temporary directory.
 class Folder {
 public:
   Folder() {
@@ -46,7 +46,8 @@ static std::string readFile(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Machine code that a command such as "ptxas -O0" makes of PTX.
+/// Returns the machine code that a command such as "ptxas -O0" produces from
+/// PTX.
 static std::string assemble(const std::string &command,
                             const tdm_image &image) {
   Folder folder;
@@ -64,7 +65,7 @@ static std::string assemble(const std::string &command,
   return made;
 }
 
-/// The images of a kind.
+/// Returns the images of a kind.
 static std::vector<tdm_image> imagesOf(const tdm_kernel_info &info,
                                        const std::string &kind) {
   std::vector<tdm_image> images;

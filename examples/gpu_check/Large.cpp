@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the comparison of a step over one large tensor, whose
-// elements and bytes 32 bits do not count.
+// number of elements does not fit into 32 bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,8 @@
 
 using namespace gpucheck;
 
-/// A prime number: what lies 2^31 or 2^32 elements or bytes apart differs.
+/// The period of the contents. It is prime, so that elements 2^31 or 2^32
+/// elements or bytes apart differ.
 static constexpr int64_t sampleElements = 15485863;
 static constexpr int64_t pieceBytes = int64_t(64) << 20;
 
@@ -27,7 +28,8 @@ static constexpr int64_t pieceBytes = int64_t(64) << 20;
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Bytes that this machine has left; a guess where it does not say.
+/// Returns the available memory of this machine in bytes, or a guess if the
+/// system does not report it.
 static int64_t availableBytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string key, unit; file >> key;) {
@@ -47,7 +49,7 @@ static Shape shapeOf(const tdm_kernel_info &info, int64_t elements) {
   return {elements / columns, columns};
 }
 
-/// Halves \p elements until both devices have memory for that many.
+/// Halves \p elements until both devices have enough memory.
 static int64_t chooseElements(tdm_device *gpu, const tdm_kernel_info &info,
                               int64_t elements, bool isCPU) {
   for (;; elements /= 2) {
@@ -63,7 +65,7 @@ static int64_t chooseElements(tdm_device *gpu, const tdm_kernel_info &info,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Some bytes of a plane.
+/// A range of bytes of a plane.
 struct Piece {
   uint32_t plane;
   int64_t begin, bytes;
@@ -71,7 +73,8 @@ struct Piece {
 };
 } // namespace
 
-/// Those at the ends and around 2^31 elements or bytes and 2^32 bytes first.
+/// Returns the pieces of all planes. Those at the ends, around 2^31 elements or
+/// bytes and around 2^32 bytes come first.
 static std::vector<Piece> piecesOf(const tdm_kernel_desc &desc, Shape shape) {
   std::vector<Piece> pieces;
   for (uint32_t i = 0; i < desc.num_planes; ++i) {

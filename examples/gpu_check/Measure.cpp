@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the times of kernels on a GPU and of the host.
+// This file implements the measurement of kernels on a GPU and of the host.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,8 @@ double gpucheck::bytesPerElement(const tdm_kernel_desc &desc) {
   return bits / 8;
 }
 
-/// A GPT-2 of 33 layers and width 448: 102.6 million parameters in 400 tensors.
+/// Returns the shapes of a GPT-2 with 33 layers and width 448, which has 102.6
+/// million parameters in 400 tensors.
 static std::vector<Shape> shapesOfGPT2() {
   constexpr int64_t d = 448;
   const Shape block[] = {{1, d},     {1, d},     {3 * d, d}, {1, 3 * d},

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the check and the times of matrix products of 8-bit
-// floats, beside those of bf16.
+// This file implements the check and the measurement of matrix products of
+// 8-bit floats and, for comparison, of bf16.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ static float bf16ToFloat(uint16_t half) {
   return value;
 }
 
-/// A random number with few bits, whose code is appended to \p bytes.
+/// Returns a random number with few bits and appends its code to \p bytes.
 static double appendNumber(std::vector<uint8_t> &bytes, uint32_t factor,
                            std::mt19937 &random) {
   uint32_t word = random();
@@ -79,7 +79,7 @@ private:
   tdm_device *device;
 };
 
-/// A factor: its codes, and what they stand for.
+/// A factor: its codes and their values.
 struct Factor {
   Factor(uint32_t kind, int64_t count, uint32_t seed) {
     std::mt19937 random(seed);
@@ -108,15 +108,15 @@ static tdm_product_desc describe(const ProductRow &row) {
           row.isFast};
 }
 
-/// The share of the sum of its products' magnitudes that an element may lose.
-/// Tensor cores for 8-bit floats (Ada's and Hopper's) align 16 or 32 products
-/// and the sum so far to the largest of them and cut each at 13 bits below it.
-/// That sum goes into one in f32 after 128 products at the latest, and with
-/// fast sums at the end. A cut is less than 2^-13 of the largest, and with
-/// signs at random most of it cancels: mmaemu, a model of these sums by bits,
-/// loses at most 2^-12.6 with such factors and depths of 64 to 4096, with fast
-/// sums 2^-12.3 at the depth below. A third of the elements lose more than
-/// f32's 2^-18.
+/// Returns the allowed error of an element, relative to the sum of its
+/// products' magnitudes. Tensor cores for 8-bit floats (Ada's and Hopper's)
+/// align 16 or 32 products and the sum so far to the largest of them and
+/// truncate each at 13 bits below it. That sum is added to one in f32 after at
+/// most 128 products, or at the end with fast accumulation. A truncation loses
+/// less than 2^-13 of the largest, and with random signs most of the loss
+/// cancels: mmaemu, a bit-exact model of these sums, loses at most 2^-12.6 with
+/// such factors and depths of 64 to 4096, and 2^-12.3 with fast accumulation at
+/// the depth below. A third of the elements lose more than f32's 2^-18.
 static double lossOf(const ProductRow &row) {
   return row.x == TDM_FACTOR_BF16 ? 0x1p-18 : 0x1p-12;
 }
@@ -136,8 +136,9 @@ struct Element {
   double value = 0, magnitude = 0;
 };
 
-/// The largest error of an element, relative to what its sum and bf16 may lose,
-/// and that of all elements as of one factor, where such losses cancel.
+/// The largest error of an element, relative to the allowed error of its sum
+/// and of bf16, and the common relative error of all elements, in which
+/// rounding errors cancel.
 struct Errors {
   double worst = 0, ofAll = 0;
 };
@@ -163,7 +164,7 @@ static std::string judge(const Errors &errors) {
   if (!(errors.worst <= 1))
     return "an element is off by " + std::to_string(errors.worst) +
            " of what is allowed";
-  // A scale that is off by 2^-9 may show in no single element.
+  // No single element may reveal a scale that is off by 2^-9.
   if (!(std::abs(errors.ofAll) <= 0x1p-10))
     return "all elements are off by a factor of " +
            std::to_string(1 + errors.ofAll);

@@ -20,7 +20,7 @@
 
 namespace gpucheck {
 
-/// The result of a kernel. What has not been asked for, or not been reached, is
+/// The result of a kernel. Parts that were not requested or not reached are
 /// empty.
 struct Row {
   std::string title;
@@ -28,7 +28,7 @@ struct Row {
   std::string verdict;
   /// The error that kept the verdict from being reached, or an empty string.
   std::string error;
-  /// Whether that is only that there was nothing to check.
+  /// Whether the error is only that there was nothing to check.
   bool isAbsent = false;
   double bytesPerElement = 0;
   std::vector<Times> times;
@@ -39,9 +39,9 @@ struct Row {
 /// The results of a run.
 struct Report {
   tdm_device_info device = {};
-  /// The rate of the copy within the device's memory.
+  /// The rate of a copy within the device's memory.
   double bytesPerSecond = 0;
-  /// The images that were run: empty for those that the runtime prefers.
+  /// The images that were run; empty for the runtime's choice.
   std::string image;
   /// The times of launches of few and of many tensors, by the number of
   /// tensors.
@@ -51,7 +51,7 @@ struct Report {
   /// The reason why nothing ran.
   std::string error;
 
-  /// Puts the file at \p path in the place of the one before, in one step.
+  /// Replaces the file at \p path atomically.
   bool write(const std::string &path) const;
 };
 
@@ -59,7 +59,7 @@ struct Report {
 void print(const Report &report, const Row &row);
 void print(const ProductRow &row);
 void printDevice(const Report &report);
-/// Prints the times of the host and what all kernels have in common.
+/// Prints the times of the host and the results that all kernels share.
 void printEnd(const Report &report);
 
 } // namespace gpucheck

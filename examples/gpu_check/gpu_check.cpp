@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements a program that runs the kernels of packages on a GPU and
-// on the CPU, compares every bit, and measures. It needs the runtime, packages
-// and CUDA's driver, but no compiler and no network. What goes wrong with one
-// kernel is a part of its result; the JSON is complete after each of them.
+// on the CPU, compares every bit, and measures times. It needs the runtime,
+// packages and CUDA's driver, but no compiler and no network. An error in one
+// kernel is recorded in its result; the JSON is complete after each kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@
 using namespace gpucheck;
 
 namespace {
-/// Selects what the run does with each kernel.
+/// The checks and measurements to run for each kernel.
 struct Modes {
   bool compare = false, measure = false, host = false, start = false,
        products = false, large = false;
@@ -37,19 +37,19 @@ struct Options {
   ImageChoice image;
   /// The number of seconds after which no new part begins.
   double seconds = 450;
-  /// A comparison leaves out tensors with more bytes than this.
+  /// Comparisons skip tensors with more bytes than this.
   int64_t largest = int64_t(1) << 40;
-  /// The size of the large tensor whose step is measured or compared, and how
-  /// many of GPT-2's tensors are, counted from the last one.
+  /// The number of elements of the large tensor that is measured or compared,
+  /// and the number of GPT-2's tensors that are, counted from the last one.
   int64_t elements = 1000000000, tensors = 400;
   /// The width of the linear layer whose products are measured.
   int64_t width = 4096;
-  /// Whether the CPU stands in for the GPU, to try the program itself.
+  /// Whether the CPU stands in for the GPU, to test this program itself.
   bool isCPU = false;
 };
 } // namespace
 
-/// The exit status where there was nothing to check.
+/// The exit status if there was nothing to check.
 static constexpr int skipped = 77;
 
 static const auto start = std::chrono::steady_clock::now();
@@ -90,7 +90,7 @@ static bool parseMode(const std::string &text, Options &options) {
   return false;
 }
 
-/// Options of the kind --name=value.
+/// Parses an option of the form --name=value.
 static bool parseValue(const std::string &text, Options &options) {
   size_t equals = text.find('=');
   if (equals == std::string::npos)
@@ -150,7 +150,7 @@ public:
     tdm_device_close(cpu);
   }
 
-  /// The exit status.
+  /// Runs all kernels and returns the exit status.
   int run();
 
 private:
@@ -165,7 +165,7 @@ private:
   void runMeasure(tdm_kernel *onGPU, const tdm_kernel_info &kernel, Row &row);
   bool isFine() const;
   bool isAbsent() const;
-  /// Writes the results so far, in case the next call never comes back.
+  /// Writes the results so far, in case the next call never returns.
   void save() const;
 
   const Options &options;
@@ -301,7 +301,8 @@ void Run::runAll() {
   printEnd(report);
 }
 
-/// A kernel that has not been compared has only its error.
+/// Returns whether all kernels passed. The verdict counts only if kernels were
+/// compared.
 bool Run::isFine() const {
   bool compares = options.modes.compare || options.modes.large;
   for (const Row &row : report.rows)
@@ -313,7 +314,7 @@ bool Run::isFine() const {
   return true;
 }
 
-/// Whether there was nothing to check.
+/// Returns whether there was nothing to check.
 bool Run::isAbsent() const {
   for (const Row &row : report.rows)
     if (!row.isAbsent)

@@ -1,9 +1,9 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Text that every machine with Python has: the standard library's sources.
+"""A corpus that every machine with Python has: the standard library's sources.
 
-There is no tokenizer: each ASCII character that occurs is a symbol, and what is
-not ASCII counts as "?". The text depends only on the Python version.
+There is no tokenizer: each ASCII character that occurs is a symbol, and other
+characters are replaced with "?". The text depends only on the Python version.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Corpus:
 
 
 def source_files(root: Path) -> list[Path]:
-    """The .py files below root in a fixed order, without SKIPPED_FOLDERS."""
+    """Returns the .py files below root in a fixed order, without SKIPPED_FOLDERS."""
     found = []
     for path in root.rglob("*.py"):
         folders = path.relative_to(root).parts[:-1]

@@ -51,7 +51,7 @@ QUICK = Config(
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -87,7 +87,7 @@ def parse_arguments() -> argparse.Namespace:
 def check_arguments(
     parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> None:
-    """Refuses numbers that make no sense."""
+    """Rejects numbers out of range."""
     if arguments.steps is not None and arguments.steps < 10:
         parser.error(f"--steps {arguments.steps}: give at least 10 steps")
     if arguments.threads < 1:
@@ -95,10 +95,10 @@ def check_arguments(
 
 
 def chosen_strategies(text: str | None, quick: bool) -> list[str]:
-    """The strategies of the command line, each checked by running it once.
+    """Returns the strategies of the command line, each checked by running it once.
 
-    Of all strategies those that refuse the demo's settings are left out; one that
-    was asked for by name must work.
+    "all" omits strategies that refuse the demo's settings; a strategy that is named
+    must work.
     """
     takes_all = text == "all" or (text is None and quick)
     if takes_all:
@@ -122,7 +122,7 @@ def chosen_strategies(text: str | None, quick: bool) -> list[str]:
 
 
 def make_config(arguments: argparse.Namespace) -> Config:
-    """The run that the command line asks for."""
+    """Returns the configuration that the command line selects."""
     config = QUICK if arguments.quick else FULL
     steps = arguments.steps or config.steps
     return dataclasses.replace(

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A small decoder-only transformer whose weights may be stored in bfloat16.
 
-Every layer computes in float32 from its upcast weight, and the gradient is
-rounded to the weight's own format on its way back. All strategies with bf16
-weights therefore share one computation; only the optimizer differs.
+Every layer computes in float32 with its weight upcast, and the gradient is rounded to
+the weight's format in the backward pass. All strategies with bf16 weights therefore
+share one computation; only the optimizer differs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class ModelShape:
 
 
 class Linear(nn.Module):
-    """A linear map without bias: weights of deviation 1/sqrt(inputs)."""
+    """A linear map without bias, whose weights have standard deviation
+    1/sqrt(inputs)."""
 
-    recipe: str | None = None  # how what it saves is stored, if not as it is
+    recipe: str | None = None  # how its saved inputs are stored; None keeps them unchanged
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
@@ -58,7 +59,7 @@ class Norm(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A table of vectors with unit deviation, torch.nn.Embedding's default."""
+    """A table of vectors with unit standard deviation, torch.nn.Embedding's default."""
 
     def __init__(self, entries: int, width: int):
         super().__init__()
@@ -128,7 +129,7 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy of the next character, in nats."""
+        """Returns the mean cross-entropy of the next character, in nats."""
         logits = self(inputs)
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -140,8 +141,8 @@ def make_model(
     dtype: torch.dtype,
     recipe: str | None = None,
 ) -> Transformer:
-    """A model in dtype whose initial weights are bf16 numbers in any dtype, and
-    whose norms, linear maps and GELUs save their activations as a recipe says."""
+    """Creates a model in dtype, whose initial weights are bf16 numbers in any dtype,
+    and whose norms, linear maps and GELUs save their activations under the recipe."""
     torch.manual_seed(seed)
     model = Transformer(vocabulary, shape).to(torch.bfloat16).to(dtype)
     for module in model.modules():
@@ -151,7 +152,8 @@ def make_model(
 
 
 def saved_bytes(model: Transformer, batch: tuple[torch.Tensor, torch.Tensor]) -> int:
-    """Counts the bytes that autograd keeps between the passes, except weights in any format."""
+    """Counts the bytes that autograd saves for the backward pass, except for weights in any
+    format."""
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
     shapes = {shape for p in model.parameters() for shape in (p.shape, p.shape[::-1])}
     sizes = {}

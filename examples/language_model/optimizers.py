@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The one place where the demo meets tandem.torch."""
+"""The demo's only module that calls tandem.torch's optimizers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import tandem
 import tandem.torch
 import torch
 
-# The two ends, the three that the library recommends, two papers', and an 8-bit
-# optimizer beside activations in 8 bits.
+# The two extremes, the three that the library recommends, two from papers, and an 8-bit
+# optimizer with 8-bit activations.
 DEFAULT_STRATEGIES = (
     "fp32",
     "bf16",
@@ -42,7 +42,8 @@ class Hyperparameters:
     weight_decay: float = 0.1
 
     def lr_at(self, step: int, steps: int) -> float:
-        """Linear warm-up, then half a cosine down to final_lr; step from 0."""
+        """Returns the learning rate of a step, from 0: linear warm-up, then half a
+        cosine to final_lr."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, steps - self.warmup)
@@ -51,7 +52,8 @@ class Hyperparameters:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """STRATEGY or STRATEGY+RECIPE: what the optimizer and what activations have."""
+    """Splits STRATEGY or STRATEGY+RECIPE into the optimizer's strategy and the
+    activations' recipe."""
     strategy, _, recipe = name.partition("+")
     if recipe and recipe not in tandem.recipes():
         raise ValueError(
@@ -61,12 +63,12 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def parameter_dtype(name: str, path: Sequence[str] = ()) -> torch.dtype:
-    """The format of the weights and gradients that the model computes with."""
+    """Returns the format of the weights and gradients that the model computes with."""
     planes = tandem.compile("adamw", split_name(name)[0], path=path).planes
     for plane in planes:
         if plane.name == "param" and plane.visible:
             return DTYPES[plane.type]
-    return torch.bfloat16  # what weights in codes are decoded to
+    return torch.bfloat16  # weights in codes are decoded to bf16
 
 
 def make_optimizer(
@@ -76,7 +78,7 @@ def make_optimizer(
     metrics: bool = False,
     path: Sequence[str] = (),
 ) -> tandem.torch.AdamW:
-    """Tandem's AdamW under a strategy of the library or of a folder in path."""
+    """Creates Tandem's AdamW under a strategy from the library or a folder in path."""
     return tandem.torch.AdamW(
         parameters,
         lr=hyper.lr,
@@ -109,10 +111,10 @@ def check_strategy(strategy: str, path: Sequence[str] = ()) -> None:
 def stored_weights(
     optimizer: tandem.torch.Optimizer, path: Sequence[str] = ()
 ) -> list[torch.Tensor]:
-    """The weights with everything the strategy keeps about them, in float64.
+    """Returns the weights from all of the strategy's planes for them, in float64.
 
-    That is the nearest float32; only an expansion whose components lie far apart
-    holds more.
+    They are rounded to float32, which loses bits only of an expansion whose components
+    are far apart.
     """
     weights = [p for group in optimizer.param_groups for p in group["params"]]
     wide = tandem.torch.convert_state(

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from stream import StreamError
     from train import Record
 
-# Okabe and Ito's colours for the strategies that matter; dashes show what coincides.
+# Okabe and Ito's colours for the emphasized strategies; dashes show lines that
+# coincide.
 STYLES = (
     ("#000000", "-"),
     ("#D55E00", "-"),
@@ -40,7 +41,7 @@ STYLES = (
 )
 MUTED = {"color": "#BBBBBB", "linewidth": 0.8, "zorder": 1}
 NOTE = "#444444"
-# The height of a line of text, as a share of a panel's.
+# The height of a line of text, as a fraction of a panel's.
 LINE = 0.07
 # The number of bars that fit into one of two rows of panels.
 FEW = 10
@@ -55,12 +56,13 @@ class Curve:
     values: np.ndarray
 
     def end(self) -> float:
-        """The last value; infinity, above every panel, if that is not a number."""
+        """Returns the last value, or infinity, above every panel, if it is not
+        finite."""
         return float(self.values[-1]) if np.isfinite(self.values[-1]) else math.inf
 
 
 class Runs:
-    """The records with what all panels need to know of them."""
+    """The records, and the data about them that all panels need."""
 
     def __init__(self, records: list[Record]):
         self.records = records
@@ -72,26 +74,27 @@ class Runs:
         self.steps = max(map(len, losses.values()))
 
     def style(self, strategy: str) -> dict[str, object]:
-        """Returns the look of a strategy's line in every panel."""
+        """Returns the style of a strategy's line in every panel."""
         if strategy not in self.styles:
             return MUTED
         color, dashes = self.styles[strategy]
         return {"color": color, "linestyle": dashes, "linewidth": 2, "zorder": 3}
 
     def color(self, strategy: str) -> str:
-        """The colour of a strategy's labels and bars."""
+        """Returns the colour of a strategy's labels and bars."""
         return str(self.style(strategy)["color"])
 
     def smoothed(self, strategy: str, values: list[float]) -> Curve:
-        """A running mean over a twentieth of the run."""
+        """Returns a running mean over a twentieth of the run."""
         return Curve(strategy, *outcomes.smooth(values, max(5, len(values) // 20)))
 
     def curves(self, name: str) -> list[Curve]:
-        """The smoothed curves of the records' list `name`."""
+        """Returns the smoothed curves of the records' list `name`."""
         return [self.smoothed(r.strategy, getattr(r, name)) for r in self.records]
 
     def differences(self) -> tuple[str, list[Curve]]:
-        """Training losses less the baseline's, which cancels the batches' noise."""
+        """Returns the baseline and the training losses minus its loss, which cancels
+        the batches' noise."""
         base = next((r for r in self.records if r.strategy == "fp32"), self.records[0])
         return base.strategy, [
             self.smoothed(r.strategy, np.subtract(r.train_loss, base.train_loss).tolist())
@@ -99,7 +102,8 @@ class Runs:
         ]
 
     def validations(self) -> list[Curve]:
-        """Validation losses after the steps where they were taken."""
+        """Returns the validation losses, at the steps after which they were
+        measured."""
         return [
             Curve(r.strategy, np.array(r.validation_steps), np.array(r.validation_loss))
             for r in self.records
@@ -107,8 +111,8 @@ class Runs:
 
 
 def limits(curves: list[Curve], shown: Runs) -> tuple[float, float]:
-    """The range of the converged runs that matter after the first fifth, and of nine
-    tenths of the ends of all converged runs."""
+    """Returns the range of the emphasized converged runs after the first fifth,
+    extended to nine tenths of the ends of all converged runs."""
     kept = [c for c in curves if c.strategy in shown.converged]
     vivid = [c for c in kept if c.strategy in shown.styles] or kept
     values = np.concatenate([c.values[c.steps > shown.steps / 5] for c in vivid])
@@ -122,7 +126,8 @@ def limits(curves: list[Curve], shown: Runs) -> tuple[float, float]:
 def draw_panel(
     axes: Axes, curves: list[Curve], shown: Runs, title: str, notes: bool = False
 ) -> None:
-    """A line for each strategy, with labels; notes name what leaves the panel."""
+    """Draws a labelled line for each strategy; notes name the runs that leave the
+    panel."""
     for curve in curves:
         marker = "o" if len(curve.steps) < 20 else ""
         style = shown.style(curve.strategy)
@@ -138,7 +143,8 @@ def draw_panel(
 
 
 def label_ends(axes: Axes, curves: list[Curve], shown: Runs) -> None:
-    """The names of the strategies that matter, right of the ends of their lines."""
+    """Writes the names of the emphasized strategies to the right of their lines'
+    ends."""
     bottom, top = axes.get_ylim()
     vivid = [curve for curve in curves if curve.strategy in shown.styles]
     ends = {c.strategy: float(np.clip((c.end() - bottom) / (top - bottom), 0, 1)) for c in vivid}
@@ -160,7 +166,8 @@ def label_ends(axes: Axes, curves: list[Curve], shown: Runs) -> None:
 
 
 def clipped(curves: list[Curve], shown: Runs, top: float) -> list[tuple[int, str, str]]:
-    """The runs that diverged and those that end above the panel: step, strategy, fate."""
+    """Returns (step, strategy, note) for the runs that diverged or end above the
+    panel."""
     diverging = [(s, name, f"diverges at step {s}") for name, s in shown.diverged.items()]
     above = [
         (shown.steps, curve.strategy, f"ends at {curve.end():.2f}")
@@ -171,7 +178,7 @@ def clipped(curves: list[Curve], shown: Runs, top: float) -> list[tuple[int, str
 
 
 def name_clipped(axes: Axes, curves: list[Curve], shown: Runs) -> None:
-    """Names the runs that leave the panel at its top, where the others leave room."""
+    """Names the runs that leave the panel, in a free area at its top."""
     bottom, top = axes.get_ylim()
     notes = clipped(curves, shown, top)
     room = min(LINE * len(notes), 0.5)
@@ -183,7 +190,8 @@ def name_clipped(axes: Axes, curves: list[Curve], shown: Runs) -> None:
 
 
 def draw_note(axes: Axes, step: int, height: float, text: str, color: str) -> None:
-    """A mark at the upper edge, and the text below it, on the side with more room."""
+    """Draws a mark at the upper edge, and the text below it, on the side with more
+    room."""
     where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
     axes.plot([step], [1], marker="^", markersize=6, color=color, **where)
     end = axes.get_xlim()[1]
@@ -194,7 +202,7 @@ def draw_note(axes: Axes, step: int, height: float, text: str, color: str) -> No
 
 
 def draw_losses(panels: list[Axes], shown: Runs) -> None:
-    """The panels of losses, the first of which names what leaves it."""
+    """Draws the panels of losses, the first of which names the runs that leave it."""
     loss, difference, validation = panels
     others = len(shown.records) > len(shown.styles)
     title = "Training loss (running mean)" + "; other strategies in grey" * others
@@ -207,7 +215,7 @@ def draw_losses(panels: list[Axes], shown: Runs) -> None:
 
 
 def draw_metrics(panels: list[Axes], shown: Runs) -> None:
-    """The panels of the optimizers' metrics."""
+    """Draws the panels of the optimizers' metrics."""
     ratio, lost = panels
     draw_panel(ratio, shown.curves("edq_ratio"), shown, "EDQ / norm of the intended update")
     draw_panel(lost, shown.curves("lost_share"), shown, "Share of lost updates")
@@ -215,7 +223,8 @@ def draw_metrics(panels: list[Axes], shown: Runs) -> None:
 
 
 def draw_errors(axes: Axes, errors: dict[str, StreamError], shown: Runs) -> None:
-    """A bar per strategy for the stored weight, a mark for the visible one."""
+    """Draws a bar per strategy for the stored weight, and a mark for the visible
+    one."""
     names = [record.strategy for record in shown.records]
     stored = [errors[name].stored for name in names]
     visible = [errors[name].visible for name in names]
@@ -238,7 +247,7 @@ def draw_errors(axes: Axes, errors: dict[str, StreamError], shown: Runs) -> None
 
 
 def emphasize_names(axes: Axes, shown: Runs) -> None:
-    """Writes the names of the strategies that matter in their colours."""
+    """Sets the names of the emphasized strategies in their colours."""
     for label in axes.get_yticklabels():
         if label.get_text() in shown.styles:
             label.set_color(shown.color(label.get_text()))
@@ -246,7 +255,8 @@ def emphasize_names(axes: Axes, shown: Runs) -> None:
 
 
 def make_panels(strategies: int) -> tuple[Figure, list[Axes], Axes]:
-    """Five panels over the steps and one of bars, which is high where there are many."""
+    """Creates five panels over the steps and one of bars, which is tall if there are
+    many."""
     many = strategies > FEW
     figure = plt.figure(figsize=(18, 12 if many else 8), layout="constrained")
     if many:

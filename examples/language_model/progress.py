@@ -13,7 +13,7 @@ PLAIN_LINES = 4
 
 
 class Progress:
-    """Shows how far a named loop of known length has come."""
+    """Shows the progress of a named loop of known length."""
 
     def __init__(self, name: str, total: int):
         self.name = name
@@ -30,7 +30,7 @@ class Progress:
             print(self._line(done, text), flush=True)
 
     def finish(self, text: str = "") -> None:
-        """Ends the loop with a line that stays."""
+        """Ends the loop with a final line."""
         line = self._line(self.total, text)
         print("\r\033[K" + line if self.live else line, flush=True)
 

@@ -37,7 +37,7 @@ from float64 AdamW on the recorded gradients, over the distance it moved."""
 
 
 def stream_line(strategy: str, error: StreamError) -> str:
-    """One strategy's errors on the gradient stream."""
+    """Formats one strategy's errors on the gradient stream."""
     return (
         f"  {strategy:<27} stored weight {error.stored:9.2e}"
         f"   visible weight {error.visible:9.2e}"
@@ -45,7 +45,7 @@ def stream_line(strategy: str, error: StreamError) -> str:
 
 
 def row(record: Record, error: StreamError) -> list[str]:
-    """A strategy's cells, in the order of COLUMNS."""
+    """Returns a strategy's cells in the order of COLUMNS."""
     return [
         record.strategy,
         f"{record.bytes_per_parameter:g}",
@@ -60,7 +60,8 @@ def row(record: Record, error: StreamError) -> list[str]:
 
 
 def plain_table(rows: list[list[str]]) -> str:
-    """Aligned columns: the first to the left, numbers to the right."""
+    """Formats a plain table: the first column is left-aligned, numbers are
+    right-aligned."""
     table = [list(COLUMNS), *rows]
     widths = [max(map(len, column)) for column in zip(*table)]
     lines = []
@@ -73,7 +74,7 @@ def plain_table(rows: list[list[str]]) -> str:
 
 
 def markdown_table(rows: list[list[str]]) -> str:
-    """The same table in Markdown."""
+    """Formats the table in Markdown."""
     rule = [":---"] + ["---:"] * (len(COLUMNS) - 1)
     lines = [list(COLUMNS), rule, *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -98,7 +99,7 @@ def as_json(
     errors: dict[str, StreamError],
     seconds: float,
 ) -> str:
-    """Returns every number that the table and the plot show."""
+    """Returns every number that the table and the plot show, as JSON."""
     results = [
         dataclasses.asdict(record)
         | {

@@ -1,11 +1,11 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Strategies against float64 AdamW on one recorded stream of gradients.
+"""Compares strategies with float64 AdamW on one recorded stream of gradients.
 
 A float32 training run of the real model supplies the gradients; a few of its
-tensors are kept, rounded to bfloat16. The stream does not react to the
-optimizer that consumes it, so the error of a strategy is its own arithmetic's
-and the same on every run.
+tensors are kept, rounded to bfloat16. The stream does not depend on the optimizer that
+consumes it, so a strategy's error comes only from its arithmetic and is the same on
+every run.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from optimizers import (
 from progress import Progress
 from train import Config
 
-# A table whose rows are touched rarely, matrices touched always, and gains.
+# A table whose rows are rarely updated, matrices that are always updated, and gains.
 RECORDED = ("tokens.", "blocks.0.attention")
 
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """Initial weights and, for each of them, its gradients step by step."""
+    """The initial weights and the gradients of each of them, step by step."""
 
     weights: list[torch.Tensor]
     gradients: list[torch.Tensor]
@@ -41,20 +41,21 @@ class Stream:
     steps: int
 
     def lr_at(self, step: int) -> float:
-        """The learning rate of a step, the recorded run's."""
+        """Returns the recorded run's learning rate of a step."""
         return self.hyper.lr_at(step, self.steps)
 
     def numel(self) -> int:
-        """The number of weights in the stream."""
+        """Returns the number of weights in the stream."""
         return sum(weight.numel() for weight in self.weights)
 
 
 @dataclasses.dataclass(frozen=True)
 class StreamError:
-    """Distance from float64 AdamW, relative to how far that one moved.
+    """The distance from float64 AdamW, relative to the distance that it moved the
+    weights.
 
-    `stored` counts every plane the strategy keeps of a weight, `visible` only
-    the weight that the model computes with.
+    `stored` uses every plane that the strategy has for a weight, `visible` only the
+    weight that the model computes with.
     """
 
     stored: float
@@ -90,7 +91,8 @@ def record(corpus: Corpus, config: Config, progress: Progress) -> Stream:
 def adamw_float64(
     weight: torch.Tensor, gradients: torch.Tensor, stream: Stream
 ) -> torch.Tensor:
-    """Decoupled AdamW in float64, decay inside the update."""
+    """Returns the weight after AdamW in float64, with decoupled decay inside the
+    update."""
     (beta1, beta2), decay = stream.hyper.betas, stream.hyper.weight_decay
     weight = weight.double()
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
@@ -106,7 +108,7 @@ def adamw_float64(
 
 
 def reference(stream: Stream) -> list[torch.Tensor]:
-    """The stream's final weights under float64 AdamW."""
+    """Returns the stream's final weights under float64 AdamW."""
     pairs = zip(stream.weights, stream.gradients)
     return [adamw_float64(*pair, stream) for pair in pairs]
 
@@ -114,7 +116,7 @@ def reference(stream: Stream) -> list[torch.Tensor]:
 def relative_error(
     found: list[torch.Tensor], exact: list[torch.Tensor], start: list[torch.Tensor]
 ) -> float:
-    """|found - exact| / |exact - start| over all tensors together."""
+    """Returns |found - exact| / |exact - start| over all tensors together."""
     missed = sum(float((a - b).square().sum()) for a, b in zip(found, exact))
     moved = sum(float((b - c).square().sum()) for b, c in zip(exact, start))
     return (missed / moved) ** 0.5
@@ -123,7 +125,8 @@ def relative_error(
 def replay_weights(
     strategy: str, stream: Stream, path: Sequence[str] = ()
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Feeds the stream to a strategy: its stored and its visible weights at the end."""
+    """Feeds the stream to a strategy and returns its final stored and visible
+    weights."""
     dtype = parameter_dtype(strategy, path)
     weights = [torch.nn.Parameter(w.to(dtype, copy=True)) for w in stream.weights]
     optimizer = make_optimizer(strategy, weights, stream.hyper, path=path)

@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains the model under one strategy and keeps what happened."""
+"""Trains the model under one strategy and records the measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMED_STEPS = 30
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that a run is made of, besides its strategy."""
+    """The configuration of a run, except for its strategy."""
 
     shape: ModelShape
     batch: int
@@ -36,15 +36,15 @@ class Config:
     stream_steps: int
     hyper: Hyperparameters = Hyperparameters()
     seed: int = 0
-    path: tuple[str, ...] = ()  # folders with strategies that the library lacks
+    path: tuple[str, ...] = ()  # folders with strategies that are not in the library
 
 
 @dataclasses.dataclass
 class Record:
     """The measurements of one training run.
 
-    Lists have one entry per step, the two of the validation one per visit; step_ms
-    is the wall time of a whole step with metrics, validation included.
+    Lists have one entry per step, or per validation for the two of validation. step_ms
+    is the wall time of a whole step with metrics, including validation.
     """
 
     strategy: str
@@ -52,7 +52,7 @@ class Record:
     optimizer_ms: float = 0.0
     step_ms: float = 0.0
     parameters: int = 0
-    saved_bytes: int = 0  # of a batch's activations, between the passes
+    saved_bytes: int = 0  # the activations of a batch, between the passes
     train_loss: list[float] = dataclasses.field(default_factory=list)
     edq: list[float] = dataclasses.field(default_factory=list)
     edq_ratio: list[float] = dataclasses.field(default_factory=list)
@@ -61,14 +61,16 @@ class Record:
     validation_loss: list[float] = dataclasses.field(default_factory=list)
 
     def final_train_loss(self) -> float:
-        """Mean loss of the last twentieth of the run (ten steps at least)."""
+        """Returns the mean loss of the last twentieth of the run, at least ten
+        steps."""
         tail = max(10, len(self.train_loss) // 20)
         return statistics.fmean(self.train_loss[-tail:])
 
 
 @torch.no_grad()
 def validate(model: Transformer, corpus: Corpus, config: Config) -> float:
-    """Mean loss on validation batches that are the same for every call."""
+    """Returns the mean loss on validation batches, which are the same for every
+    call."""
     drawn = batches(
         corpus.validation,
         config.validation_batches,
@@ -80,12 +82,13 @@ def validate(model: Transformer, corpus: Corpus, config: Config) -> float:
 
 
 def time_optimizer(strategy: str, model: Transformer, config: Config) -> float:
-    """Median milliseconds of a step without metrics on the model's weights."""
+    """Returns the median milliseconds of a step without metrics on the model's
+    weights."""
     optimizer = make_optimizer(
         strategy, model.parameters(), config.hyper, path=config.path
     )
     weights = list(model.parameters())
-    # A strategy that stores gradients in codes has released those of training.
+    # A strategy that stores gradients in codes has released those from training.
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in weights]
     times = []
     for _ in range(TIMED_STEPS):
@@ -105,7 +108,7 @@ def note_metrics(record: Record, metrics: dict[str, float]) -> None:
 
 
 def describe(record: Record) -> str:
-    """The state of a run for the progress line."""
+    """Formats the state of a run for the progress line."""
     text = f"loss {record.train_loss[-1]:.3f}"
     if record.validation_loss:
         text += f"  validation {record.validation_loss[-1]:.3f}"
@@ -116,7 +119,7 @@ def describe(record: Record) -> str:
 
 
 def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> Record:
-    """One run; seed and batches are the same whatever the strategy."""
+    """Trains one run. The seed and the batches do not depend on the strategy."""
     dtype = parameter_dtype(strategy, config.path)
     model = make_model(
         len(corpus.vocabulary), config.shape, config.seed, dtype, split_name(strategy)[1]

@@ -23,15 +23,15 @@ namespace my {
 
 using namespace mlir;
 
-/// Whether the roundings of `op` are not spelled out yet: it computes on real
-/// numbers or on expansions.
+/// Returns whether the roundings of `op` are not explicit yet, because it
+/// computes on real numbers or on expansions.
 static bool hidesRoundings(Operation &op) {
   return isa_and_nonnull<tandem::mcf::MCFDialect>(op.getDialect()) ||
          isa<tandem::LoadOp, tandem::StoreOp, tandem::AccumulateOp,
              tandem::DecayOp, tandem::EmaOp>(op);
 }
 
-/// The operations of arith and math whose float results are exact.
+/// Returns whether `op` is an operation of arith or math with an exact result.
 static bool isExact(Operation &op) {
   return isa<arith::ConstantOp, arith::BitcastOp, arith::ExtFOp, arith::NegFOp,
              arith::SelectOp, arith::RemFOp, arith::MaximumFOp,
@@ -40,7 +40,7 @@ static bool isExact(Operation &op) {
              math::RoundOp, math::RoundEvenOp, math::TruncOp>(op);
 }
 
-/// The format that `op` rounds to, or null.
+/// Returns the format that `op` rounds to, or null.
 static FloatType getRounding(Operation &op) {
   if (!isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) ||
       op.getNumResults() != 1 || isExact(op))

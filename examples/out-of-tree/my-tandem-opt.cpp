@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a driver that knows Tandem's dialects and passes, and
-// this project's.
+// This file implements an opt driver with the dialects and passes of Tandem and
+// of this project.
 //
 //===----------------------------------------------------------------------===//
 

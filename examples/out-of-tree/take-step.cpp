@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a C++ program that compiles AdamW under the strategy
-// that it is given, writes a package, loads the kernel from it, and takes a
-// step. It needs no header of MLIR.
+// This file implements a C++ program that compiles AdamW under a given
+// strategy, writes a package, loads the kernel from it, and takes a step. It
+// needs no MLIR headers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ static int fail(const tdm::Error &error) {
   return 1;
 }
 
-/// Compiles the kernel into a package, and reads that.
+/// Compiles the kernel into a package, and loads it from there.
 static tdm::Expected<tdm::Kernel> makeKernel(const std::string &strategy,
                                              const std::string &file) {
   auto compiled = tdm::compile({"adamw", strategy});
@@ -36,7 +36,7 @@ static tdm::Expected<tdm::Kernel> makeKernel(const std::string &strategy,
   return package->load("adamw");
 }
 
-/// Steps over one vector, whose weights are 0 and whose gradients are 1.
+/// Takes a step on one vector, whose weights are 0 and whose gradients are 1.
 static tdm::Expected<float> takeStep(const tdm::Kernel &kernel) {
   constexpr int64_t size = 1000;
   std::vector<std::vector<char>> arrays;

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a C program that updates a small model by a kernel of a
-// package. It links only Tandem's runtime, and knows nothing of the optimizer:
-// the package says which arrays there are, and what they hold.
+// This file implements a C program that updates a small model with a kernel of
+// a package. It links only Tandem's runtime and does not depend on the
+// optimizer: the package describes which arrays there are and what they hold.
 //
 // The model has three tensors, whose loss is half their squared distance from a
 // sine, so that the gradient is the distance.
@@ -24,7 +24,7 @@
 enum { NUM_TENSORS = 3, MAX_PLANES = 16, MAX_SCALARS = 16 };
 static const int64_t sizes[NUM_TENSORS] = {1000, 4096, 37};
 
-/* A number as bf16: its upper half, rounded to nearest, ties to even. */
+/* Rounds a number to bf16, its upper half, to nearest, ties to even. */
 static uint16_t toBFloat16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
@@ -55,7 +55,8 @@ static void check(tdm_status status) {
   exit(1);
 }
 
-/* The plane that holds the weight or the gradient as a framework sees it. */
+/* Returns the index of the plane that a framework reads as the weight or the
+   gradient. */
 static uint32_t findPlane(const tdm_kernel_info *info, tdm_role kind) {
   uint32_t i;
   for (i = 0; i < info->desc->num_planes; ++i) {
@@ -71,7 +72,8 @@ static uint32_t findPlane(const tdm_kernel_info *info, tdm_role kind) {
   exit(1);
 }
 
-/* Entries of a plane, zeros: one for each group of a tensor's elements. */
+/* Allocates the entries of a plane, one for each group of a tensor's elements,
+   filled with zeros. */
 static void *allocate(const tdm_plane_desc *plane, int64_t size) {
   int64_t group = plane->group == TDM_WHOLE_TENSOR ? size : plane->group;
   int64_t entries = (size + group - 1) / group;
@@ -83,7 +85,7 @@ static void *allocate(const tdm_plane_desc *plane, int64_t size) {
   exit(1);
 }
 
-/* Writes gradients; returns the loss. */
+/* Writes the gradients and returns the loss. */
 static double backward(const tdm_kernel_info *info,
                        void *planes[NUM_TENSORS][MAX_PLANES]) {
   uint32_t weight = findPlane(info, TDM_ROLE_PARAM);

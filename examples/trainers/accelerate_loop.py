@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a small Llama with Accelerate: in one run, and again from its checkpoint."""
+"""Trains a small Llama with Accelerate, in one run and again from its checkpoint."""
 
 import tempfile
 
@@ -12,7 +12,7 @@ from task import CONFIG, EPOCHS, STEPS, make_data
 
 
 def train(folder, resume=False, max_norm=1.0):
-    """The loss of each batch, the model and the optimizer."""
+    """Trains, and returns the loss of each batch, the model and the optimizer."""
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
     torch.manual_seed(0)
     model, losses = transformers.LlamaForCausalLM(CONFIG).bfloat16(), []

@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a small Llama with Lightning: in one run, and again from its checkpoint."""
+"""Trains a small Llama with Lightning, in one run and again from its checkpoint."""
 
 import tempfile
 
@@ -28,7 +28,7 @@ class Module(pl.LightningModule):
 
 
 def train(folder, resume=None, max_norm=1.0):
-    """The loss of each batch, the model and the optimizer."""
+    """Trains, and returns the loss of each batch, the model and the optimizer."""
     pl.seed_everything(0)
     checkpoint = pl.callbacks.ModelCheckpoint(folder, "{epoch}", save_top_k=-1)
     trainer = pl.Trainer(

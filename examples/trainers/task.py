@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the programs here train: a small Llama, on sequences that follow a rule."""
+"""The task of the programs here: a small Llama learns sequences that follow a rule."""
 
 import torch
 import transformers
@@ -11,6 +11,6 @@ CONFIG = transformers.LlamaConfig(vocab_size=64, hidden_size=64, intermediate_si
 
 
 def make_data():
-    """Sequences that begin anywhere and go on by a rule."""
+    """Returns sequences with random starts that follow one rule."""
     starts = torch.randint(64, (160, 1), generator=torch.Generator().manual_seed(1))
     return [{"input_ids": row, "labels": row} for row in (starts + 5 * torch.arange(16)) % 64]

@@ -1,6 +1,6 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a small Llama with Hugging Face's Trainer: in one run, and again from its checkpoint."""
+"""Trains a small Llama with Hugging Face's Trainer, in one run and again from its checkpoint."""
 
 import tempfile
 
@@ -11,7 +11,7 @@ from task import CONFIG, EPOCHS, STEPS, make_data
 
 
 def train(folder, resume=None, max_norm=1.0):
-    """The loss of each step, the model and the optimizer."""
+    """Trains, and returns the loss of each step, the model and the optimizer."""
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(CONFIG).bfloat16()
     arguments = transformers.TrainingArguments(
@@ -25,7 +25,7 @@ def train(folder, resume=None, max_norm=1.0):
         model, arguments, train_dataset=make_data(), optimizer_cls_and_kwargs=ours)
     trainer.train(resume_from_checkpoint=resume)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return losses, model, trainer.optimizer.optimizer  # The Trainer has it in Accelerate's.
+    return losses, model, trainer.optimizer.optimizer  # The Trainer wraps it in Accelerate's.
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ void check(tdm_status status) {
   std::exit(1);
 }
 
-/// A number as bf16: its upper half, rounded to nearest, ties to even.
+/// Rounds a number to bf16, its upper half, to nearest, ties to even.
 uint16_t toBFloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -58,7 +58,7 @@ float fromBFloat16(uint16_t half) {
   return value;
 }
 
-/// Uniform numbers in [-1, 1), of which floats hold each exactly.
+/// Generates uniform numbers in [-1, 1) that are exact in f32.
 class Random {
 public:
   explicit Random(uint32_t seed) : state(seed) {}
@@ -72,7 +72,7 @@ private:
   uint32_t state;
 };
 
-/// The optimizer of a package, with the arrays that it keeps of each parameter.
+/// The optimizer of a package, with its arrays for each parameter.
 class Optimizer {
 public:
   Optimizer(const char *package, const char *target) {
@@ -100,12 +100,13 @@ public:
   uint16_t *gradients(int parameter) { return array(parameter, gradient); }
   const tdm_kernel_info &description() const { return info; }
 
-  /// The arrays of a parameter, weights and states, which a checkpoint keeps.
+  /// Returns the arrays of a parameter, weights and states, which a checkpoint
+  /// saves.
   std::vector<std::vector<char>> &state(int parameter) {
     return arrays[parameter];
   }
 
-  /// Takes a step, the first of which is number 1.
+  /// Takes step number \p number; the first is 1.
   void step(int number, double rate) {
     std::vector<double> hypers;
     for (uint32_t i = 0; i < info.desc->num_hypers; ++i) {
@@ -126,7 +127,8 @@ private:
     return reinterpret_cast<uint16_t *>(arrays[parameter][plane].data());
   }
 
-  /// The plane of bf16 in which the network has its weights or gradients.
+  /// Returns the index of the bf16 plane with the network's weights or
+  /// gradients.
   uint32_t find(tdm_role kind) const {
     for (uint32_t i = 0; i < info.desc->num_planes; ++i) {
       const tdm_plane_desc &plane = info.desc->planes[i];
@@ -139,7 +141,7 @@ private:
          "another strategy");
   }
 
-  /// Zeros, with which states begin, however they are stored.
+  /// Allocates zeros, the initial states in any storage.
   void allocate(int parameter) {
     for (uint32_t i = 0; i < info.desc->num_planes; ++i) {
       const tdm_plane_desc &plane = info.desc->planes[i];
@@ -186,7 +188,7 @@ struct Network {
     }
   }
 
-  /// Adds the gradients of one example; returns its loss.
+  /// Adds the gradients of one example and returns its loss.
   float learn(const std::array<float, inputs> &x, float target) {
     std::array<float, hidden> h;
     float y = 0.0f;
@@ -212,7 +214,7 @@ struct Network {
     return error * error;
   }
 
-  /// The mean loss of a batch that a step draws, and its gradients.
+  /// Computes the gradients of the batch of a step and returns its mean loss.
   float learnBatch(int step) {
     Random random{uint32_t(step)};
     for (std::vector<float> &gradient : gradients)
@@ -228,7 +230,8 @@ struct Network {
   }
 };
 
-/// Weights of a deviation near 1 / sqrt(inputs); biases are zero.
+/// Draws weights with a standard deviation near 1 / sqrt(inputs); biases are
+/// zero.
 void initialize(Optimizer &optimizer) {
   Random random(12345);
   for (auto [parameter, scale] : {std::pair(W1, 0.5f), std::pair(W2, 0.25f)})
@@ -236,7 +239,8 @@ void initialize(Optimizer &optimizer) {
       optimizer.weights(parameter)[i] = toBFloat16(scale * random.next());
 }
 
-/// Reads or writes all arrays: the next run goes on with the same bits.
+/// Reads or writes all arrays, so that the next run continues with the same
+/// bits.
 template <typename Stream, typename Transfer>
 bool transfer(Optimizer &optimizer, Stream &stream, Transfer one) {
   for (int parameter = 0; parameter < numParameters; ++parameter)

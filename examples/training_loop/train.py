@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a network of two layers with NumPy and a package, without PyTorch.
 
-What train.cpp does, in the same order, so that the bits are the same: sums go on one by one,
-since a product of matrices adds up in an order of its own.
+This does what train.cpp does in the same order, so that the bits are the same. Terms are
+added one by one, because a matrix product adds them in its own order.
 
 Usage: train.py PACKAGE STEPS STATE
 """
@@ -17,12 +17,12 @@ import tandem
 
 INPUTS, HIDDEN, BATCH = 8, 64, 64
 SIZES = {"w1": HIDDEN * INPUTS, "b1": HIDDEN, "w2": HIDDEN, "b2": 1}
-#: NumPy has no bf16: planes of 8, 16 and 32 bits are integers of as many.
+#: NumPy has no bf16, so planes are integers of the same width.
 STORAGE = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """The upper halves of float32 numbers, rounded to nearest, ties to even."""
+    """Rounds float32 numbers to bfloat16, to nearest, ties to even."""
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
@@ -32,7 +32,7 @@ def from_bfloat16(halves: np.ndarray) -> np.ndarray:
 
 
 def random(seed: int, count: int) -> np.ndarray:
-    """Uniform numbers in [-1, 1), of which float32 holds each exactly."""
+    """Returns uniform numbers in [-1, 1) that are exact in float32."""
     states, state = np.empty(count, np.int64), seed
     for i in range(count):
         state = (state * 1664525 + 1013904223) % 2**32
@@ -49,7 +49,7 @@ def in_order(terms: np.ndarray) -> np.ndarray:
 
 
 def learn(weights: dict[str, np.ndarray], step: int) -> tuple[float, dict[str, np.ndarray]]:
-    """The mean loss of a batch that a step draws, and its gradients."""
+    """Returns the mean loss of the batch of a step, and its gradients."""
     x = random(step, BATCH * INPUTS).reshape(BATCH, INPUTS)
     target = x[:, 0] * x[:, 1]
     w1 = weights["w1"].reshape(HIDDEN, INPUTS)

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what the C API tells of a failure. A message consists of
-// the same parts as the runtime's messages (tandem-runtime/tandem_runtime.h).
+// This file declares how the C API reports a failure. A message consists of the
+// same parts as the runtime's messages (tandem-runtime/tandem_runtime.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,10 +26,11 @@
 extern "C" {
 #endif
 
-/// The kinds of failures, by what is at fault: nothing, because no call of the
-/// thread has failed yet; the graph, layer or kernel; the strategy or recipe;
-/// a storage; the target, or the code for it; another argument of the call; a
-/// file or package; and otherwise the compiler itself.
+/// A kind of failure, named after what is at fault. `graph` includes layers and
+/// kernels, `strategy` includes recipes, `target` includes the code for it,
+/// `argument` is any other argument of the call, `io` a file or package, and
+/// `internal` the compiler itself. `none` means that no call of the thread has
+/// failed yet.
 #define TANDEM_ERROR_KINDS(VALUE)                                              \
   VALUE(TandemErrorNone, none)                                                 \
   VALUE(TandemErrorGraph, graph)                                               \
@@ -43,14 +44,14 @@ typedef enum TandemErrorKind {
   TANDEM_ERROR_KINDS(TDM_ENUMERATOR)
 } TandemErrorKind;
 
-/// The fields of a failure. Strings are empty and numbers 0 where there is
-/// nothing to tell.
+/// The fields of a failure. Strings that do not apply are empty, and numbers
+/// are 0.
 typedef struct TandemError {
   TandemErrorKind kind;
   /// The place of the first diagnostic: "graph", "layer" or "kernel" for the
   /// text that was compiled, or the path of a strategy's file.
   const char *file;
-  /// They count from 1.
+  /// The position in that file, counted from 1.
   int64_t line, column;
   /// The operation that the first diagnostic is about, such as "tandem.store".
   const char *operation;

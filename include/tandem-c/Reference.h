@@ -31,16 +31,16 @@ typedef struct TandemBuffer {
 /// Executes a kernel of a PTX text without a GPU, thread by thread, in integer
 /// arithmetic. Parameters are 64-bit words; pointers are addresses inside the
 /// buffers. Returns the number of instructions executed, or -1 on failure
-/// (tandemGetLastError): an instruction it does not know, an access outside the
-/// buffers.
+/// (tandemGetLastError), such as an unknown instruction or an access outside
+/// the buffers.
 TANDEM_CAPI_EXPORTED int64_t tandemEvaluatePTX(
     const char *ptx, const char *kernel, const uint64_t *parameters,
     intptr_t numParameters, uint32_t blocks, uint32_t threads,
     const TandemBuffer *buffers, intptr_t numBuffers);
 
-/// A plane's elements, 8, 16 or 32 bits each, that the interpreter updates: an
-/// array of `rank` dimensions, the last of which runs fastest. Those of a
-/// matrix, in a graph of matrices, are its rows and columns.
+/// A plane that the interpreter updates: an array of elements of 8, 16 or 32
+/// bits with `rank` dimensions, the last of which is contiguous. In a graph of
+/// matrices the dimensions of a matrix are its rows and columns.
 typedef struct TandemPlaneArray {
   const char *name;
   void *data;
@@ -55,9 +55,9 @@ typedef struct TandemHyperValue {
   double value;
 } TandemHyperValue;
 
-/// The options of an interpreter run, which makes one step of a graph with its
-/// strategy, or of a kernel at any stage without a strategy, as for
-/// tandemCompile.
+/// The options of an interpreter run, which executes one step of a graph under
+/// a strategy. As for tandemCompile, `graph` may also be a kernel at any stage,
+/// which takes no strategy.
 typedef struct TandemInterpretOptions {
   const char *graph;
   const char *strategy;
@@ -69,17 +69,17 @@ typedef struct TandemInterpretOptions {
   uint64_t seed;
   uint32_t key;
   int64_t first;
-  /// The address for the flags that the step raises, or NULL. Bit 0: a gradient
-  /// held a NaN or an infinity.
+  /// Receives the flags that the step raises, unless it is NULL. Bit 0 means
+  /// that a gradient held a NaN or an infinity.
   uint32_t *flags;
-  /// The graph's name where the module has several; else null or "".
+  /// The name of the graph if the module has several; otherwise null or "".
   const char *function;
 } TandemInterpretOptions;
 
 /// Runs one step of the source graph under the strategy, or of the kernel, in
 /// the reference interpreter, which applies the numerical specification itself
-/// and shares no code with the compiler's lowerings. False on failure
-/// (tandemGetLastError); the arrays are then as they were.
+/// and shares no code with the compiler's lowerings. Returns false on failure
+/// (tandemGetLastError), which leaves the arrays unchanged.
 TANDEM_CAPI_EXPORTED bool tandemInterpret(const TandemInterpretOptions *options,
                                           const TandemPlaneArray *planes,
                                           intptr_t numPlanes);

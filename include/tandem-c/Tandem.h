@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the C API: compile a graph under a strategy, ask for its
-// description and its code. Functions that can fail return null or false and
-// leave an error (tandem-c/Error.h) in the calling thread.
+// This file declares the C API, which compiles a graph under a strategy and
+// returns its description and its code. Functions that can fail return null or
+// false and leave an error (tandem-c/Error.h) in the calling thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,9 +34,9 @@ typedef struct TandemKernel TandemKernel;
 /// A rule of a strategy: how tensors of a kind are stored.
 typedef struct TandemStorageRule {
   tdm_role kind;
-  /// The only tensor that the rule is for; null for all of the kind.
+  /// The only tensor that the rule applies to; null for all of the kind.
   const char *name;
-  /// "#tandem.float<bf16>".
+  /// The storage as MLIR spells it, such as "#tandem.float<bf16>".
   const char *storage;
 } TandemStorageRule;
 
@@ -45,7 +45,8 @@ typedef struct TandemCompileOptions {
   /// A built-in graph's name, the path of an .mlir file, or MLIR text of a
   /// graph or a tandem.kernel.
   const char *graph;
-  /// A strategy's name; null or "" for a kernel, which has its storages.
+  /// A strategy's name; null or "" for a kernel, which already has its
+  /// storages.
   const char *strategy;
   /// Directories searched for strategies before the built-in ones.
   const char *const *path;
@@ -54,36 +55,37 @@ typedef struct TandemCompileOptions {
   const char *target;
   /// For cpu: "native" (default), "x86-64", "x86-64-v3" or "x86-64-v4".
   const char *isa;
-  /// Elements per step, a power of two; 0 chooses.
+  /// The number of elements computed at once, a power of two; 0 lets the
+  /// compiler choose.
   int64_t width;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics;
   /// Whether a launch reports gradients that are not finite in its flags.
   bool flags;
-  /// The graph's name where the module has several, such as a layer's two
-  /// passes; else null or "".
+  /// The name of the graph if the module has several, such as a layer's two
+  /// passes; otherwise null or "".
   const char *function;
-  /// The rules of a strategy that is in no file; `strategy` is then its name.
-  /// The first rule that matches a tensor counts.
+  /// The rules of a strategy that is not in a file and whose name is
+  /// `strategy`. The first rule that matches a tensor applies.
   const TandemStorageRule *rules;
   intptr_t numRules;
   /// The compute policy under these rules: "f32 f32" or "component bf16".
   const char *compute;
 } TandemCompileOptions;
 
-/// Compiles; null on failure.
+/// Compiles a graph under a strategy, or a kernel. Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemCompile(const TandemCompileOptions *options);
-/// Opens a kernel of the package at `path`, the only one if `name` is null;
-/// null on failure. `target` and `isa` are as in TandemCompileOptions, and
-/// choose among the package's images: "native" is the best one for this
-/// machine.
+/// Opens the kernel `name` of the package at `path`, or the package's only
+/// kernel if `name` is null. `target` and `isa` are as in TandemCompileOptions
+/// and choose among the package's images; "native" is the best one for this
+/// machine. Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelLoad(const char *path,
                                                     const char *name,
                                                     const char *target,
                                                     const char *isa);
-/// Opens a kernel of a package that the caller has read, and closes after the
-/// kernel is destroyed; otherwise as tandemKernelLoad.
+/// Opens a kernel of a package that the caller has read and closes only after
+/// the kernel is destroyed. The rest is as for tandemKernelLoad.
 TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelOpen(const tdm_package *package,
                                                     const char *name,
                                                     const char *target,
@@ -98,13 +100,13 @@ typedef struct TandemConversionOptions {
   const char *source, *target;
   /// Whether the value is added, in f32, to the one that the target has.
   bool adds;
-  /// Whether targets are new. Then a scale that would be given is made from the
-  /// values, and a history begins with them.
+  /// Whether targets are new. If so, scales that would be given are computed
+  /// from the values, and histories begin with them.
   bool isFresh;
   /// Whether tensors are matrices, whose groups begin anew in each row.
   bool isMatrix;
-  /// Whether targets are second moments, in which nothing positive becomes
-  /// zero.
+  /// Whether targets are second moments, in which a positive value must not
+  /// become zero.
   bool hasFloor;
   /// "cpu" (default) or an NVIDIA chip such as "sm_90".
   const char *chip;
@@ -112,56 +114,59 @@ typedef struct TandemConversionOptions {
 
 /// A compiled conversion of tensors.
 typedef struct TandemConversion {
-  /// Takes, for each tensor, the first planes of the target and then the first
-  /// ones of the source; the caller destroys it. Null if planes are copied bit
-  /// for bit, each to the target's plane of the same number. It takes a matrix
-  /// as one row unless it is a matrix kernel.
+  /// The kernel, which takes the first planes of the target and then the first
+  /// planes of the source for each tensor. The caller destroys it. It is null
+  /// if planes are copied bit for bit, each to the target's plane of the same
+  /// number. A matrix is one row unless this is a matrix kernel.
   TandemKernel *kernel;
   /// The numbers of planes of the target and of the source that the kernel
-  /// takes. The caller makes the target's other planes zero, as it does those
-  /// of a copy that the source has no plane for.
+  /// takes. The caller fills the target's other planes with zeros, and in a
+  /// copy those that the source has no plane for.
   intptr_t numWritten, numRead;
-  /// The number of times that the kernel runs. Before the first of several runs
-  /// the caller makes the target's persistent planes (tdm_plane_desc) zero.
+  /// The number of times that the kernel runs. If it runs several times, the
+  /// caller first fills the target's persistent planes (tdm_plane_desc) with
+  /// zeros.
   int32_t numLaunches;
 } TandemConversion;
 
-/// Compiles a conversion, which rounds to nearest whatever the target says.
-/// Values of sums of planes are carried over exactly as far as the target's
-/// planes can hold them, other values as the f32 that they decode to
-/// (docs/Numerics.md). False on failure, which leaves `conversion` as it was.
+/// Compiles a conversion, which rounds to nearest, also if the target's storage
+/// rounds otherwise. A sum of planes is converted exactly as far as the
+/// target's planes can hold it, any other value as the f32 that it decodes to
+/// (docs/Numerics.md). Returns false on failure, which leaves `conversion`
+/// unchanged.
 TANDEM_CAPI_EXPORTED bool
 tandemCompileConversion(const TandemConversionOptions *options,
                         TandemConversion *conversion);
 
-/// Compiles a kernel that takes the planes of a target and then those of each
-/// source, adds up the sources' values in f32 in their order, and encodes the
-/// sum, rounded to nearest, in the target, which has codes. The first metric of
-/// a launch counts the codes that have become the largest number. `chip` is as
-/// in TandemConversionOptions. Null on failure.
+/// Compiles a kernel that takes the planes of a target, which has codes, and
+/// then those of each source. It adds the sources' values in f32, in their
+/// order, and encodes the sum, rounded to nearest, in the target. The first
+/// metric of a launch counts the codes that have become the largest number.
+/// `chip` is as in TandemConversionOptions. Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *tandemCompileSum(const char *const *sources,
                                                     intptr_t numSources,
                                                     const char *target,
                                                     const char *chip);
 
-/// Returns the planes of a kernel's gradients that can hold NaN or infinity, by
-/// their index: floats with an entry for each element.
+/// Return the number of a kernel's gradient planes that can hold NaN or
+/// infinity, and the index of one of them. These are planes of floats with an
+/// entry for each element.
 TANDEM_CAPI_EXPORTED intptr_t
 tandemKernelGetNumCheckedPlanes(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetCheckedPlane(TandemKernel *kernel,
                                                           intptr_t index);
-/// Compiles a kernel for the same target that takes those planes, of flat
-/// tensors, and writes nothing: a launch raises the flag that one of them is
-/// not finite. Null on failure, as where there are no such planes.
+/// Compiles a kernel for the same target that takes those planes of flat
+/// tensors and writes nothing: a launch raises a flag if one of them is not
+/// finite. Returns null on failure, also if there are no such planes.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemKernelCompileFiniteCheck(TandemKernel *kernel);
 
-/// Writes a package of some kernels (tandem-runtime/tandem_package.h) to a
-/// file, with code for each target: an instruction set ("x86-64-v3"), a chip
-/// ("sm_90", PTX) or its machine code ("cubin:sm_90", by ptxas;
-/// "cubin-O0:sm_90" without optimization); no targets stand for x86-64,
-/// x86-64-v3, x86-64-v4 and the chips that kernels were compiled for. False on
-/// failure.
+/// Writes a package of kernels (tandem-runtime/tandem_package.h) to a file,
+/// with code for each target. A target is an instruction set ("x86-64-v3"), a
+/// chip ("sm_90", as PTX) or a chip's machine code ("cubin:sm_90", by ptxas;
+/// "cubin-O0:sm_90" without optimization). Without targets the package has code
+/// for x86-64, x86-64-v3, x86-64-v4 and the chips that the kernels were
+/// compiled for. Returns false on failure.
 TANDEM_CAPI_EXPORTED bool
 tandemSavePackage(const char *path, TandemKernel *const *kernels,
                   const char *const *names, intptr_t numKernels,
@@ -169,13 +174,14 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
 
 /// Returns the description of a kernel, which packages store and the runtime
 /// reads (tandem-runtime/tandem_package.h); its functions are NULL. It lives as
-/// long as the kernel. With N phases, PTX also has, after a phase that makes
-/// reductions, its name with _totals (a block for each tensor) and, over the
-/// model, _model (one block), or with _row_totals and _column_totals (over the
-/// chunks of rows and of columns), and of the first of several that can be one
-/// launch with _bands (over bands). A kernel compiled to measure has 4 metrics:
-/// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
-/// D != 0, for the intended update D and the effective update D_eff.
+/// long as the kernel. If there are several phases, PTX has more functions,
+/// named after a phase: for one that makes reductions _totals (a block for each
+/// tensor) and, over the model, _model (one block), or _row_totals and
+/// _column_totals (over the chunks of rows and of columns); for the first of
+/// several that can be one launch _bands (over bands). A kernel compiled to
+/// measure has 4 metrics: D * D_eff, D * D, the number of elements with D != 0
+/// and D_eff = 0, and the number with D != 0, for the intended update D and the
+/// effective update D_eff.
 TANDEM_CAPI_EXPORTED const tdm_kernel_info *
 tandemKernelGetInfo(TandemKernel *kernel);
 /// Returns the code for the kernel's target; null for cpu.
@@ -184,8 +190,8 @@ tandemKernelGetImage(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED double
 tandemKernelGetBytesPerParameter(TandemKernel *kernel);
 
-/// Returns the entries of a plane's array for a matrix. A tensor of a kernel
-/// that knows no rows is one row.
+/// Returns the number of entries of a plane's array for a matrix. In a kernel
+/// without rows a tensor is one row.
 TANDEM_CAPI_EXPORTED int64_t tandemKernelGetNumEntries(TandemKernel *kernel,
                                                        intptr_t index,
                                                        int64_t rows,
@@ -201,42 +207,44 @@ typedef struct TandemTensor {
   bool isSecondMoment;
 } TandemTensor;
 
-/// Returns the tensors of a kernel, in the order of their planes. Their number
-/// is -1 on failure, as for a package whose kernel this compiler cannot read;
-/// it is to be asked for before a tensor.
+/// Return the number of a kernel's tensors, and one of them, in the order of
+/// their planes. Callers ask for the number first. It is -1 on failure, for
+/// example if this compiler cannot read the kernel of a package.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumTensors(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
                                                         intptr_t index);
 
-/// Creates the runtime's handle of a kernel on a device, the CPU if it is null.
-/// The caller destroys it with tdm_kernel_destroy before the kernel; null on
-/// failure.
+/// Creates the runtime's kernel on a device, or on the CPU if `device` is null.
+/// The caller destroys it with tdm_kernel_destroy before it destroys `kernel`.
+/// Returns null on failure.
 TANDEM_CAPI_EXPORTED tdm_kernel *
 tandemKernelCreateRuntimeKernel(TandemKernel *kernel, const tdm_device *device);
 
-/// A storage: how a tensor lies in memory. Hosts pass it around as MLIR spells
-/// it, "#tandem.float<bf16>", and ask for what they need to know.
+/// A storage, which says how a tensor lies in memory. Hosts pass it on as MLIR
+/// spells it, such as "#tandem.float<bf16>", and query what they need to know.
 typedef struct TandemStorage TandemStorage;
 
-/// Reads a storage; null on failure. The caller destroys it.
+/// Reads a storage, or returns null on failure. The caller destroys it.
 TANDEM_CAPI_EXPORTED TandemStorage *tandemStorageParse(const char *text);
-/// Creates one plane of floats of a format such as "bf16"; null on failure.
+/// Creates a storage with one plane of floats of a format such as "bf16".
+/// Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateFloats(const char *format);
 /// Creates the storage `codes` with a visible copy of its values in `format`,
-/// "bf16" or "f16"; null on failure.
+/// "bf16" or "f16". Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateWorking(const char *format, const char *codes);
 /// Creates the storage of the factors of matrix products: codes of an 8-bit
-/// float such as "f8E4M3FN" under an f32 scale for the tensor, and, if asked
-/// for, the codes of the transpose. Null on failure.
+/// float such as "f8E4M3FN" under an f32 scale for the tensor and, if
+/// `isTransposed`, the codes of the transpose. Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMatrixCodes(const char *format, bool isTransposed);
-/// Creates floats of `format`, "f32", "bf16" or "f16", that hold only numbers
-/// of the float `number`: "E8M3" has 8 exponent and 3 mantissa bits. `rounding`
-/// is "toward_zero", "nearest" or "stochastic"; `clamp` says which magnitudes
-/// that the exponent bits lack are clamped: "inside" (too small), "outside"
-/// (too large), "both" or "none". Null on failure.
+/// Creates a storage of floats of `format`, "f32", "bf16" or "f16", that holds
+/// only numbers of the float `number`: "E8M3" has 8 exponent and 3 mantissa
+/// bits. `rounding` is "toward_zero", "nearest" or "stochastic"; `clamp` says
+/// which magnitudes beyond the range of the exponent bits are clamped: "inside"
+/// (too small), "outside" (too large), "both" or "none". Returns null on
+/// failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMasked(const char *format, const char *number,
                           const char *rounding, const char *clamp);
@@ -245,56 +253,57 @@ TANDEM_CAPI_EXPORTED void tandemStorageDestroy(TandemStorage *storage);
 /// Returns the storage as MLIR spells it. Strings live as long as the storage.
 TANDEM_CAPI_EXPORTED const char *tandemStorageGetText(TandemStorage *storage);
 TANDEM_CAPI_EXPORTED intptr_t tandemStorageGetNumPlanes(TandemStorage *storage);
-/// Returns a plane, whose name is what follows the tensor's: "" or ".scale". It
-/// has no role, and `kind` and `access` are those of a state.
+/// Returns a plane. Its name is the suffix to the tensor's name: "" or
+/// ".scale". It has no role, and `kind` and `access` are those of a state.
 TANDEM_CAPI_EXPORTED const tdm_plane_desc *
 tandemStorageGetPlane(TandemStorage *storage, intptr_t index);
 /// Returns whether elements are codes, which no framework computes with: no
-/// plane shows the values, or one of fewer than 16 bits.
+/// plane shows the values, or the one that does has fewer than 16 bits.
 TANDEM_CAPI_EXPORTED bool tandemStorageIsCoded(TandemStorage *storage);
 /// Returns whether the storage is one plane of floats.
 TANDEM_CAPI_EXPORTED bool tandemStorageIsPlain(TandemStorage *storage);
-/// Returns whether a kernel under the f32 policy can have it.
+/// Returns whether a kernel under the f32 policy can use the storage.
 TANDEM_CAPI_EXPORTED bool tandemStorageHasF32Value(TandemStorage *storage);
 
-/// The code #scaled.dynamic, which bitsandbytes has too.
+/// The kinds of the code #scaled.dynamic, which bitsandbytes has too.
 typedef enum TandemDynamicCode {
   TandemDynamicNone = 0,
   TandemDynamicSigned = 1,
   TandemDynamicUnsigned = 2
 } TandemDynamicCode;
 
-/// Returns whether codes are dynamic ones.
+/// Returns which dynamic code the storage has, if any.
 TANDEM_CAPI_EXPORTED TandemDynamicCode
 tandemStorageGetDynamicCode(TandemStorage *storage);
-/// Returns the consecutive elements that share a scale, if the storage is
-/// nothing but codes without a range and f32 scales made from largest
-/// magnitudes; otherwise 0.
+/// Returns the number of consecutive elements that share a scale if the storage
+/// has only codes without a range and f32 scales made from largest magnitudes;
+/// otherwise returns 0.
 TANDEM_CAPI_EXPORTED int64_t tandemStorageGetPlainGroup(TandemStorage *storage);
 
 /// Returns the same codes under f32 scales that the caller gives, so that
-/// tensors can share them; "" unless it is codes under f32 scales that follow
-/// from largest magnitudes only.
+/// tensors can share them. Returns "" unless the storage has codes under f32,
+/// bf16 or f16 scales that depend only on largest magnitudes, and no transposed
+/// copy.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithGivenScales(TandemStorage *storage);
-/// Returns the same without the planes that only the next store reads.
+/// Returns the same storage without the planes that only the next store reads.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutHistory(TandemStorage *storage);
-/// Returns the same without a transposed copy.
+/// Returns the same storage without a transposed copy.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutTranspose(TandemStorage *storage);
 
 /// A layer under a recipe: a forward pass, the backward pass that restores what
-/// it saves, and possibly a function that computes its outputs again.
+/// it saves, and possibly a function that recomputes its outputs.
 typedef struct TandemLayer TandemLayer;
 
-/// An input that another layer has stored, and how.
+/// An input that another layer has stored, and its storage.
 typedef struct TandemStoredInput {
   const char *name;
   const char *storage;
 } TandemStoredInput;
 
-/// The layer to read. Null strings and zeros mean the defaults.
+/// The options of a layer. Null strings and zeros mean the defaults.
 typedef struct TandemLayerOptions {
   /// A built-in layer's name, the path of an .mlir file, or MLIR text.
   const char *layer;
@@ -303,22 +312,23 @@ typedef struct TandemLayerOptions {
   /// Directories searched for recipes before the built-in ones.
   const char *const *path;
   intptr_t pathLength;
-  /// The format of inputs and outputs with an entry for each element, "f32" by
-  /// default, and of those with one for each column, by default the same. Those
-  /// with an entry for each row are f32.
+  /// The formats of inputs and outputs: `elements` of those with an entry for
+  /// each element ("f32" by default), `columns` of those with one for each
+  /// column (by default the same). Those with an entry for each row are f32.
   const char *elements, *columns;
   /// The inputs that come from other layers in a storage.
   const TandemStoredInput *stored;
   intptr_t numStored;
-  /// Whether the forward pass also saves, as "NAME.kept", each output that goes
-  /// to linear layers, in the storage that these would keep it in.
+  /// Whether the forward pass also saves each output that goes to linear
+  /// layers, as "NAME.kept" and in the storage that these layers would use.
   bool keepsOutputs;
   /// The target of the passes, as in TandemCompileOptions.
   const char *target;
   const char *isa;
 } TandemLayerOptions;
 
-/// Reads a layer and its recipe; null on failure. The caller destroys it.
+/// Reads a layer and its recipe, or returns null on failure. The caller
+/// destroys the layer.
 TANDEM_CAPI_EXPORTED TandemLayer *
 tandemLayerCreate(const TandemLayerOptions *options);
 TANDEM_CAPI_EXPORTED void tandemLayerDestroy(TandemLayer *layer);
@@ -341,17 +351,17 @@ typedef struct TandemLayerOutput {
   bool isGradient;
 } TandemLayerOutput;
 
-/// Returns the name of a pass's function; null if the layer has none, as where
-/// nothing computes its outputs again.
+/// Returns the name of a pass's function, or null if the layer has none, for
+/// example if nothing recomputes its outputs.
 TANDEM_CAPI_EXPORTED const char *tandemLayerGetFunction(TandemLayer *layer,
                                                         TandemLayerPass pass);
-/// Returns the outputs of a function, in their order.
+/// Return the number of a function's outputs, and one of them.
 TANDEM_CAPI_EXPORTED intptr_t tandemLayerGetNumOutputs(TandemLayer *layer,
                                                        TandemLayerPass pass);
 TANDEM_CAPI_EXPORTED TandemLayerOutput
 tandemLayerGetOutput(TandemLayer *layer, TandemLayerPass pass, intptr_t index);
-/// Returns whether the recipe stores outputs by where they go: it begins with
-/// rules for outputs that name a consumer or a flow.
+/// Returns whether the recipe stores outputs by their destination: it begins
+/// with rules for outputs that name a consumer or a flow.
 TANDEM_CAPI_EXPORTED bool tandemLayerStoresByFlow(TandemLayer *layer);
 
 /// The pass to compile. A zeroed struct is the forward pass.
@@ -361,24 +371,25 @@ typedef struct TandemLayerPassOptions {
   /// gradients.
   const TandemStoredInput *stored;
   intptr_t numStored;
-  /// Whether all outputs are plain tensors, even where the recipe stores them
-  /// by where they go.
+  /// Whether all outputs are plain tensors, even if the recipe stores them by
+  /// their destination.
   bool hasPlainOutputs;
 } TandemLayerPassOptions;
 
-/// Compiles a pass of a layer; null on failure. What the backward pass restores
-/// (TDM_ROLE_RESTORED) is in planes of the same names of the forward pass: it
-/// has saved them (TDM_ROLE_SAVED), or they are inputs or outputs.
+/// Compiles a pass of a layer, or returns null on failure. The planes that the
+/// backward pass restores (TDM_ROLE_RESTORED) have the names of planes of the
+/// forward pass, which saved them (TDM_ROLE_SAVED) or has them as inputs or
+/// outputs.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemLayerCompile(TandemLayer *layer, const TandemLayerPassOptions *options);
 
-/// Returns whether a recipe is built in, or in a file on the path; false leaves
-/// a message.
+/// Returns whether a recipe is built in, or in a file on the path. If not, it
+/// leaves an error in the thread.
 TANDEM_CAPI_EXPORTED bool tandemCheckRecipe(const char *recipe,
                                             const char *const *path,
                                             intptr_t pathLength);
 
-/// Returns the names of the built-in graphs and strategies.
+/// Return the names of the built-in graphs, layers, recipes and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumLayers(void);

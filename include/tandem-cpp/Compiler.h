@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the compiler's C API (tandem-c/Tandem.h) for C++17, in the
-// way of tandem-cpp/Runtime.h. It takes no header of LLVM or MLIR.
+// style of tandem-cpp/Runtime.h. It includes no header of LLVM or MLIR.
 //
 //   auto compiled = tdm::compile({"adamw", "collage-plus"});
 //   if (!compiled)
@@ -38,7 +38,7 @@ struct CompileOptions {
 /// Returns the compiler's message of this thread's last failure.
 inline Error lastCompilerError() { return {tandemGetLastError(), TDM_OK}; }
 
-/// Texts as C takes them, which live as long as the strings.
+/// Returns the strings as C strings, which live as long as `strings`.
 inline std::vector<const char *> toTexts(Span<const std::string> strings) {
   std::vector<const char *> texts;
   for (const std::string &string : strings)
@@ -58,7 +58,8 @@ public:
     return tandemKernelGetBytesPerParameter(get());
   }
 
-  /// The code for the target: text of PTX, or an ELF file. Empty for "cpu".
+  /// Returns the code for the target: PTX text or an ELF file, or nothing for
+  /// "cpu".
   Span<const char> image() const {
     const tdm_image *image = tandemKernelGetImage(get());
     if (!image)
@@ -66,8 +67,8 @@ public:
     return {static_cast<const char *>(image->data), image->size};
   }
 
-  /// The runtime's kernel on a device, the CPU if it is null. It keeps this
-  /// one.
+  /// Creates the runtime's kernel on a device, or on the CPU if `device` is
+  /// null. The result keeps this kernel alive.
   Expected<Kernel> load(const Device *device = nullptr) const {
     tdm_kernel *kernel = tandemKernelCreateRuntimeKernel(
         get(), device ? device->get() : nullptr);
@@ -80,7 +81,8 @@ private:
   std::shared_ptr<TandemKernel> handle;
 };
 
-/// Compiles a graph under a strategy. Threads take turns.
+/// Compiles a graph under a strategy. Calls from several threads run one by
+/// one.
 inline Expected<CompiledKernel> compile(const CompileOptions &options) {
   std::vector<const char *> path = toTexts(options.path);
   TandemCompileOptions plain = {};
@@ -105,8 +107,8 @@ struct PackageEntry {
   const CompiledKernel *kernel;
 };
 
-/// Writes a package, with code for each target, such as "x86-64-v3" or "sm_90";
-/// for the usual ones if there is none.
+/// Writes a package with code for each target, such as "x86-64-v3" or "sm_90",
+/// or for the usual targets if `targets` is empty.
 inline Status savePackage(const std::string &path,
                           Span<const PackageEntry> entries,
                           Span<const std::string> targets = {}) {

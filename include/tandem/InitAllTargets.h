@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file registers the targets that Tandem brings.
+// This file registers the targets that Tandem provides.
 //
 //===----------------------------------------------------------------------===//
 

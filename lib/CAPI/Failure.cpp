@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what the C API tells of failures.
+// This file implements how C API functions report failures.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 using namespace tandem;
 
 namespace {
-/// An error, and its message in one piece.
+/// The last error of a thread, and its message as one string.
 struct LastError {
   CompilerError error{TandemErrorNone};
   std::string message;

@@ -17,8 +17,8 @@
 #include "llvm/Support/Error.h"
 
 namespace tandem {
-/// Keeps the error for tandemGetLastError in this thread. The kind is that of
-/// errors without fields.
+/// Sets the error that tandemGetLastError returns in this thread. An error that
+/// is not a CompilerError gets `kind`.
 void setLastError(llvm::Error error,
                   TandemErrorKind kind = TandemErrorInternal);
 } // namespace tandem

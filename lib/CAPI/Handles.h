@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what files of the C API share.
+// This file declares what the files of the C API share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,19 +19,19 @@
 
 struct TandemKernel {
   std::unique_ptr<tandem::CompiledKernel> kernel;
-  /// Guards what follows.
+  /// Guards `tensors`.
   std::mutex mutex;
-  /// The tensors, once a caller has asked for them.
+  /// The tensors, which are described when a caller first asks for them.
   std::optional<std::vector<tandem::KernelTensor>> tensors;
 };
 
 namespace tandem {
-/// A handle of what was compiled; null after a failure, which becomes the last
-/// error.
+/// Returns a handle that owns the kernel. If compilation has failed, records
+/// the error as the last one and returns null.
 TandemKernel *
 createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel);
 
-/// The text, or what stands for none.
+/// Returns `text`, or `fallback` if `text` is null.
 std::string orElse(const char *text, const char *fallback);
 } // namespace tandem
 

@@ -28,10 +28,10 @@ using namespace tandem;
 using namespace tandem::reference;
 
 namespace {
-/// Keeps the first diagnostic that is emitted while it lives.
+/// Keeps the first diagnostic that is emitted during its lifetime.
 class FirstDiagnostic {
 public:
-  /// The kind is that of an error that does not tell its own.
+  /// Gives the error this kind unless the diagnostic determines one.
   FirstDiagnostic(MLIRContext *context, TandemErrorKind kind)
       : error(kind), handler(context, [this](Diagnostic &diagnostic) {
           if (error.isEmpty())
@@ -49,7 +49,7 @@ private:
 };
 } // namespace
 
-/// Parses MLIR text; diagnostics become the error's message.
+/// Parses MLIR text. Diagnostics become the message of the error.
 static llvm::Expected<OwningOpRef<ModuleOp>>
 parse(MLIRContext &context, StringRef text, StringRef name) {
   FirstDiagnostic diagnostic(&context, TandemErrorGraph);
@@ -90,7 +90,8 @@ static int64_t countElements(const TandemPlaneArray &array) {
   return count;
 }
 
-/// Elements lie in memory in their own width; the interpreter's words are 64.
+/// Reads a plane. The elements are packed in memory; each becomes one of the
+/// interpreter's 64-bit words.
 static PlaneData readPlane(const TandemPlaneArray &array) {
   PlaneData plane{unsigned(array.bits), {}, {}};
   plane.shape.assign(array.shape, array.shape + array.rank);
@@ -143,7 +144,8 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   state.first = options.first;
   if (llvm::Error error = interpret(*program, strategy, options, state))
     return error;
-  // Another array may have the memory of one that was only read.
+  // Write only what has changed: planes that are only read may share memory
+  // with others.
   for (const TandemPlaneArray &plane : planes)
     if (state.planes[plane.name].elements != before[plane.name].elements)
       writePlane(plane, state.planes[plane.name]);

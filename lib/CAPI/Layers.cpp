@@ -21,7 +21,7 @@ struct TandemLayer {
   std::unique_ptr<Layer> layer;
 };
 
-/// None for a number that is not an enumerator, which C allows.
+/// Returns no value for a number that is not an enumerator, which C allows.
 static std::optional<LayerPass> getPass(TandemLayerPass pass) {
   if (static_cast<unsigned>(pass) >= TDM_NUM_VALUES(TANDEM_LAYER_PASSES))
     return std::nullopt;

@@ -3,8 +3,8 @@
 #matrix = affine_map<(i, j) -> (i, j)>
 
 // Adafactor (Shazeer and Stern 2018, Algorithms 4 and 5) for matrices, as
-// torch.optim.Adafactor has it: the second moment is kept as the means of the
-// squared gradient along rows and columns. `rho` is the relative step size
+// in torch.optim.Adafactor: the second moment is kept as means over the rows and
+// columns of the squared gradient. `rho` is the relative step size
 // min(lr, 1/sqrt(t)), `mixing` is 1 - beta2 = t^-0.8.
 func.func @adafactor(
     %param: tensor<?x?xf32> {tandem.role = #tandem.role<param "param">},
@@ -49,7 +49,7 @@ func.func @adafactor(
   %by_column = tensor.empty(%columns) : tensor<?xf32>
   %by_element = tensor.empty(%rows, %columns) : tensor<?x?xf32>
 
-  // The means of the squared gradient along rows and columns.
+  // Compute the means of the squared gradient over each row and column.
   %grad_sq = arith.mulf %grad, %grad : tensor<?x?xf32>
   %row_none = linalg.fill ins(%zero : f32) outs(%by_row : tensor<?xf32>) -> tensor<?xf32>
   %col_none = linalg.fill ins(%zero : f32) outs(%by_column : tensor<?xf32>) -> tensor<?xf32>
@@ -70,7 +70,7 @@ func.func @adafactor(
   %new_row_var = arith.addf %row_old, %row_add : tensor<?xf32>
   %new_col_var = arith.addf %col_old, %col_add : tensor<?xf32>
 
-  // Their product over the mean of the rows' stands for the second moment.
+  // Their product, divided by the mean of the rows, approximates the second moment.
   %var_sum = linalg.reduce { arith.addf } ins(%new_row_var : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   %var_total = tensor.extract %var_sum[] : tensor<f32>
   %var_mean = arith.divf %var_total, %num_rows : f32
@@ -92,7 +92,7 @@ func.func @adafactor(
     linalg.yield %u : f32
   } -> tensor<?x?xf32>
 
-  // The step is relative to the weights, and clipped where the update is large.
+  // The step is relative to the weights' RMS, and a large update is clipped.
   %param_sq = arith.mulf %param, %param : tensor<?x?xf32>
   %update_sq = arith.mulf %update, %update : tensor<?x?xf32>
   %param_sum = linalg.reduce { arith.addf } ins(%param_sq : tensor<?x?xf32>) outs(%none : tensor<f32>) dimensions = [0, 1]

@@ -1,7 +1,7 @@
 #id = affine_map<(i) -> (i)>
 
 // Adafactor (Shazeer and Stern 2018, Algorithm 5) for vectors and scalars, as
-// torch.optim.Adafactor has it: the second moment is kept for each element. `rho` and
+// in torch.optim.Adafactor: the second moment is kept for each element. `rho` and
 // `mixing` are as in adafactor.
 func.func @adafactor_vector(
     %param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
@@ -52,7 +52,7 @@ func.func @adafactor_vector(
     linalg.yield %u, %v_new : f32, f32
   } -> (tensor<?xf32>, tensor<?xf32>)
 
-  // The step is relative to the weights, and clipped where the update is large.
+  // The step is relative to the weights' RMS, and a large update is clipped.
   %param_sq = arith.mulf %param, %param : tensor<?xf32>
   %update_sq = arith.mulf %update, %update : tensor<?xf32>
   %param_sum = linalg.reduce { arith.addf } ins(%param_sq : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]

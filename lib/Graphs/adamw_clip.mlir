@@ -1,6 +1,6 @@
 #id = affine_map<(i) -> (i)>
 
-// AdamW on gradients that are scaled down together where the norm of all of them
+// AdamW on gradients that are all scaled down by the same factor if their norm
 // exceeds max_norm (Pascanu et al. 2013): g * min(1, max_norm / (norm + 1e-6)).
 func.func @adamw_clip(
     %param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},

@@ -3,10 +3,10 @@
 #matrix = affine_map<(i, j) -> (i, j)>
 
 // The cross entropy of softmax(x) and a class for each row: with p = exp(x - max) over its
-// sum, loss = -log(p[target]). Columns count their own numbers from 0; a row whose target
-// is negative has no loss. What is kept is at most 1, so that few bits hold it well, and
-// the class's own p - 1, of the other columns' sum, in full: nothing of it would be left
-// where p is close to 1.
+// sum, loss = -log(p[target]). `column` numbers the columns from 0, and a row whose target
+// is negative has no loss. The saved values are at most 1, so that few bits suffice. p - 1
+// of the class itself is computed from the sum of the other columns and saved for each row,
+// since the subtraction would cancel if p is close to 1.
 func.func @cross_entropy(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %target: tensor<?xf32> {tandem.role = #tandem.role<input "target", per = row>},

@@ -78,8 +78,8 @@ func.func @geglu_tanh_backward(
   return %new_dgate, %new_dup : tensor<?x?xf32>, tensor<?x?xf32>
 }
 
-// Recomputes the forward pass's product from what that pass has saved, so that a matrix
-// product that follows need not keep it.
+// Recomputes y from the tensors that the forward pass has saved, so that a matrix product
+// that takes y need not keep it.
 func.func @geglu_tanh_again(
     %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @geglu_tanh} {

@@ -4,7 +4,7 @@ func.func @keep(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x", consu
   return
 }
 
-// The kept tensor, as good as it was kept.
+// Returns the kept tensor in the precision of its storage.
 func.func @keep_backward(
     %value: tensor<?x?xf32> {tandem.role = #tandem.role<output "value", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @keep} {

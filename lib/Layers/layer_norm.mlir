@@ -3,7 +3,7 @@
 #matrix = affine_map<(i, j) -> (i, j)>
 
 // LayerNorm (Ba et al. 2016): y = weight * (x - mean) / sqrt(variance + eps) + bias,
-// mean and variance of each row.
+// with the mean and the variance of each row.
 func.func @layer_norm(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},

@@ -2,8 +2,8 @@
 #column = affine_map<(i, j) -> (j)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// RMSNorm (Zhang and Sennrich 2019): y = weight * x / sqrt(mean(x^2) + eps), the
-// mean over each row.
+// RMSNorm (Zhang and Sennrich 2019): y = weight * x / sqrt(mean(x^2) + eps), with
+// the mean over each row.
 func.func @rms_norm(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},

@@ -1,8 +1,8 @@
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// RoPE (Su et al. 2021): each pair of numbers turns by its position's angle. The first and
-// the second halves of heads are tensors of their own, as are cosines and sines. Nothing
-// is saved.
+// RoPE (Su et al. 2021): rotates each pair of numbers by the angle of its position. The
+// first and second halves of the heads are separate tensors, and so are cosines and sines.
+// Nothing is saved.
 func.func @rope(
     %first: tensor<?x?xf32> {tandem.role = #tandem.role<input "first">},
     %second: tensor<?x?xf32> {tandem.role = #tandem.role<input "second">},
@@ -29,7 +29,7 @@ func.func @rope(
   return %new_left, %new_right : tensor<?x?xf32>, tensor<?x?xf32>
 }
 
-// The pairs' gradients turn back.
+// Rotates the gradients of the pairs in the opposite direction.
 func.func @rope_backward(
     %dleft: tensor<?x?xf32> {tandem.role = #tandem.role<input "dleft", flow = gradient>},
     %dright: tensor<?x?xf32> {tandem.role = #tandem.role<input "dright", flow = gradient>},

@@ -28,18 +28,19 @@ void tandem::addCleanup(OpPassManager &manager, StringRef operation) {
 
 void tandem::buildKernelPipeline(OpPassManager &manager,
                                  const KernelPipelineOptions &options) {
-  // The graph: what is kept, what is an update, and where each value lies.
+  // On the graph: connect saves to restores, find the updates, and give each
+  // tensor its storage.
   manager.addPass(createConnectSaves());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
   manager.addPass(createApplyStrategy({options.strategy}));
-  // One scalar program...
+  // Then form one scalar program...
   manager.addPass(createFormKernel());
   buildLoweringPipeline(manager, options);
 }
 
 void tandem::buildLoweringPipeline(OpPassManager &manager,
                                    const KernelPipelineOptions &options) {
-  // ... in the policy's arithmetic, on planes.
+  // ... and lower it to the policy's arithmetic on planes.
   if (options.metrics)
     manager.addNestedPass<KernelOp>(createAddMetrics());
   manager.addNestedPass<KernelOp>(createApplyPolicy());

@@ -1,5 +1,5 @@
-// Keeps what autocast keeps, in bf16. An input that is bf16 already is not kept twice.
-// Values with an entry for each row or column stay f32.
+// Keeps the tensors that autocast keeps, in bf16. An input that already is bf16 is not kept
+// twice. Values with an entry for each row or column stay f32.
 tandem.strategy @bf16 compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

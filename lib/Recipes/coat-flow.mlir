@@ -1,7 +1,7 @@
-// COAT's FP8 precision flow (Xi et al. 2025, section 5.2): what goes into a linear layer goes
-// there in 8 bits with a scale for the tensor, f8E4M3FN forward and f8E5M2 backward, and is what
-// the layer keeps. The residual stream stays in the model's type; what non-linear layers keep has
-// a scale for each 16 elements of a token.
+// COAT's FP8 precision flow (Xi et al. 2025, section 5.2). The inputs of linear layers
+// have 8 bits and a scale for the tensor, f8E4M3FN forward and f8E5M2 backward, and the layers keep
+// these. The residual stream stays in the model's type. The tensors that non-linear layers keep
+// have a scale for each 16 elements of a token.
 tandem.strategy @"coat-flow" compute(<f32, f32>) {
   tandem.assign output consumer(linear) flow(activation) per(element) = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>
   tandem.assign output consumer(linear) flow(gradient) per(element) = #tandem.scaled<#scaled.float<f8E5M2>, group = tensor, scale = f32>

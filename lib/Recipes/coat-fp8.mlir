@@ -1,6 +1,6 @@
-// COAT's FP8 precision flow with what products of 8-bit floats take on a GPU: as coat-flow, and
-// what goes into a linear layer, forward and backward, is written in rows and transposed, since
-// such products sum along the rows of both factors.
+// COAT's FP8 precision flow for matrix products of 8-bit floats on a GPU. It is coat-flow, but the
+// inputs of linear layers, forward and backward, are also stored transposed, since such products
+// sum along the rows of both factors.
 tandem.strategy @"coat-fp8" compute(<f32, f32>) {
   tandem.assign output consumer(linear) flow(activation) per(element) = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
   tandem.assign output consumer(linear) flow(gradient) per(element) = #tandem.scaled<#scaled.float<f8E5M2>, group = tensor, scale = f32, transposed = true>

@@ -1,5 +1,5 @@
-// COAT (Xi et al. 2025, section 5): f8E4M3FN, for non-linear layers with a scale for each 16
-// elements of a token, for linear ones with one for the tensor.
+// COAT (Xi et al. 2025, section 5): f8E4M3FN, with a scale for each 16 elements of a token in
+// non-linear layers, and with one for the tensor in linear layers.
 tandem.strategy @coat compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

@@ -1,5 +1,5 @@
-// Transformer Engine's current scaling: what linear layers take as f8E4M3FN with a scale for the
-// tensor, made from its largest magnitude; the rest as bf16.
+// Transformer Engine's current scaling: the kept inputs of linear layers as f8E4M3FN with a
+// scale for the tensor, computed from its largest magnitude; the rest as bf16.
 tandem.strategy @"te-current" compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

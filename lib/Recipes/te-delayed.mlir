@@ -1,5 +1,5 @@
-// Transformer Engine's delayed scaling: what linear layers take as f8E4M3FN with a scale for the
-// tensor, made from the largest magnitudes of the last 16 steps; the rest as bf16.
+// Transformer Engine's delayed scaling: the kept inputs of linear layers as f8E4M3FN with a
+// scale for the tensor, from the largest magnitudes of the last 16 steps; the rest as bf16.
 tandem.strategy @"te-delayed" compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

@@ -1,6 +1,6 @@
 // 8-bit optimizers (Dettmers et al. 2022, as in bitsandbytes): moments are 8-bit
-// codes that are evenly spaced within each decade, with an f32 scale for each 256.
-// Unlike in bitsandbytes, moments and bf16 weights are dithered, so that they follow.
+// codes, evenly spaced within each decade, with an f32 scale for each 256. Unlike in
+// bitsandbytes, they and bf16 weights are dithered, so that moments follow their averages.
 tandem.strategy @adam8bit compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,5 +1,5 @@
-// bf16 weights and states, computed in f32. Both are dithered, so that they follow
-// with no more bytes than bf16-stochastic.
+// bf16 weights and states, computed in f32. Both are dithered, so that moments follow
+// their averages with no more bytes than in bf16-stochastic.
 tandem.strategy @"bf16-dither" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

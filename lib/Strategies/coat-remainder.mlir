@@ -1,4 +1,4 @@
-// coat in two bytes fewer: the f32 weight is split into the visible bf16 weight and the
+// coat with two bytes fewer: the f32 weight is split into the visible bf16 weight and the
 // 16 bits that remain.
 tandem.strategy @"coat-remainder" compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder

@@ -1,7 +1,7 @@
-// COAT (Xi et al. 2025): moments as f8E4M3FN whose range each group of 128 stretches,
-// the first down to the subnormal numbers, the second over the normal ones, and an f32
-// master beside a bf16 weight. Unlike there, moments are dithered under f32 scales, so
-// that they follow.
+// COAT (Xi et al. 2025): moments as f8E4M3FN, stretched to its range in groups of 128, the
+// first moment down to the subnormal numbers, the second over the normal ones, and a bf16
+// weight with an f32 master. Unlike in the paper, moments are dithered and have f32
+// scales, so that they follow their averages.
 tandem.strategy @coat compute(<f32, f32>) {
   tandem.assign param = #tandem.master<bf16>
   tandem.assign grad = #tandem.float<bf16>

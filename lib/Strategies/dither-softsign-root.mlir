@@ -1,5 +1,5 @@
-// Tandem's own, 5 bytes: residual-softsign-root with a weight of f16's 16 bits, dithered,
-// under a scale.
+// Tandem's own, 5 bytes: residual-softsign-root with an E5M10 weight that is scaled
+// and dithered.
 tandem.strategy @"dither-softsign-root" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.minifloat<exponent = 5, mantissa = 10, rounding = dither>, group = 128, scale = f32>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

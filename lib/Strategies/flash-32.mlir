@@ -1,4 +1,4 @@
-// flash with 16 bits of what the bf16 weight leaves (FlashOptim's 32-bit weights).
+// flash with a 16-bit residual of the bf16 weight (FlashOptim's 32-bit weights).
 tandem.strategy @"flash-32" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i16, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,4 @@
-// Tandem's own, 8 bytes: flash with a second moment of f16's bits under a scale, as in
+// Tandem's own, 8 bytes: flash with a scaled E5M10 second moment, as in
 // residual-softsign-f16, and gradients as PyTorch makes them.
 tandem.strategy @"flash-f16" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>

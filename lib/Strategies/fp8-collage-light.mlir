@@ -1,5 +1,5 @@
-// Collage-light (Yu et al. 2024) carried over to f8E4M3FN: the weight is two of them,
-// dithered; 128 numbers share a scale that is a power of two.
+// Collage-light (Yu et al. 2024) adapted to f8E4M3FN: the weight is the sum of two
+// such floats, dithered, and 128 numbers share a power-of-two scale.
 tandem.strategy @"fp8-collage-light" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.pair<f8E4M3FN, dither>, group = 128, scale = f32, recipe = pow2>
   tandem.assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32, recipe = pow2>

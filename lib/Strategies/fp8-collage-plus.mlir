@@ -1,5 +1,5 @@
-// Collage-plus (Yu et al. 2024) carried over to f8E4M3FN: the weight and the second
-// moment are two of them, dithered; 128 numbers share a scale that is a power of two.
+// Collage-plus (Yu et al. 2024) adapted to f8E4M3FN: the weight and the second moment
+// are sums of two such floats, dithered, and 128 numbers share a power-of-two scale.
 tandem.strategy @"fp8-collage-plus" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.pair<f8E4M3FN, dither>, group = 128, scale = f32, recipe = pow2>
   tandem.assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32, recipe = pow2>

@@ -1,4 +1,4 @@
-// Tandem's own: dither-mulaw with an 8-bit residual of the bf16 weight, as flash has it.
+// Tandem's own: dither-mulaw with an 8-bit residual of the bf16 weight, as in flash.
 tandem.strategy @"residual-mulaw" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,5 +1,5 @@
 // Tandem's own, 7 bytes: a bf16 weight with an 8-bit residual, gradient and first moment
-// as companded integers, and a second moment of f16's bits under a scale. A second
+// as companded integers, and a scaled E5M10 second moment. A second
 // moment that is not zero is at least about 2^-16 of its group's largest, the square of
 // the first moment's smallest code.
 tandem.strategy @"residual-softsign-f16" compute(<f32, f32>) {

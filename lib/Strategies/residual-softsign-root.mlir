@@ -1,5 +1,5 @@
-// Tandem's own, 6 bytes: residual-softsign-f16 with a second moment of 8 bits, the square
-// root as an integer.
+// Tandem's own, 6 bytes: residual-softsign-f16 with an 8-bit second moment, whose square
+// root is an integer.
 tandem.strategy @"residual-softsign-root" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

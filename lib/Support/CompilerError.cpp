@@ -21,7 +21,8 @@ using namespace tandem;
 char CompilerError::ID = 0;
 
 Diagnostic &tandem::operator<<(Diagnostic &diagnostic, const Named &thing) {
-  // Pairs of an argument's position and the kind of what it names.
+  // The metadata are pairs: an argument's position and the kind of thing that
+  // it names.
   unsigned position = diagnostic.getArguments().size();
   diagnostic.getMetadata().push_back(DiagnosticArgument(position));
   diagnostic.getMetadata().push_back(DiagnosticArgument(unsigned(thing.kind)));
@@ -38,7 +39,8 @@ static tdm_message_kind getArgumentKind(Diagnostic &diagnostic,
   return TDM_MESSAGE_TEXT;
 }
 
-/// The operation that a diagnostic of Operation::emitOpError is about.
+/// Returns the name of the operation that Operation::emitOpError put at the
+/// beginning of a diagnostic, or an empty string if there is none.
 static StringRef getOperation(Diagnostic &diagnostic) {
   auto arguments = diagnostic.getArguments();
   auto isText = [&](size_t i) {
@@ -52,7 +54,8 @@ static StringRef getOperation(Diagnostic &diagnostic) {
   return arguments[1].getAsString();
 }
 
-/// The kind of a failure that begins with a thing.
+/// Returns the kind of an error whose message begins by naming such a thing, or
+/// no value if the thing does not determine it.
 static std::optional<TandemErrorKind> getErrorKind(tdm_message_kind thing) {
   switch (thing) {
   case TDM_MESSAGE_STRATEGY:
@@ -122,7 +125,7 @@ void CompilerError::add(Diagnostic &diagnostic, bool withPlace) {
     describe(diagnostic);
   else
     addText("\n");
-  // Line 0 stands for all of the text.
+  // Line 0 stands for the text as a whole.
   if (auto place = dyn_cast<FileLineColLoc>(diagnostic.getLocation());
       withPlace && place && place.getLine())
     addText(place.getFilename().getValue() + ":" + Twine(place.getLine()) +

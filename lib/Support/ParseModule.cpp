@@ -28,12 +28,12 @@ static constexpr unsigned maxNesting = 256;
 static constexpr unsigned maxSigns = 1024;
 
 namespace {
-/// Tells strings from the text around them, character by character.
+/// Tells the characters inside of string literals from those outside.
 class StringTracker {
 public:
-  /// Takes the next character, and returns whether it lies in a string. The
-  /// quotation mark that ends one does not; nor does any character of the next
-  /// line.
+  /// Consumes the next character and returns whether it is inside of a string.
+  /// The closing quotation mark is outside, and a string never extends to the
+  /// next line.
   bool isInString(char c) {
     if (c == '"' && !isEscaped)
       isString = !isString;
@@ -47,7 +47,8 @@ private:
 };
 } // namespace
 
-/// Returns the text with comments replaced by spaces, so that positions stay.
+/// Returns the text with comments replaced by spaces, which keeps the positions
+/// of all other characters.
 static std::string blankComments(StringRef text) {
   std::string blank = text.str();
   StringTracker strings;
@@ -59,9 +60,9 @@ static std::string blankComments(StringRef text) {
   return blank;
 }
 
-/// Whether the text that follows is in the braces after linalg.generic, or
-/// after the name of such a dictionary. (In MLIR's generic form the name is in
-/// quotes.)
+/// Returns whether what follows `before` is in the braces after linalg.generic,
+/// or in a dictionary after `NAME =`. (In MLIR's generic form, the operation's
+/// name is in quotes.)
 static bool isInCustomForm(StringRef before) {
   unsigned closed = 0;
   for (; !before.empty(); before = before.drop_back()) {
@@ -80,9 +81,9 @@ static bool isListOfNumbers(StringRef text) {
   return list.match(text);
 }
 
-/// Returns the definition of the alias that comes next, such as `#map` or
-/// `!type`, in the text before it, empty if there is none; or the text itself
-/// if it does not begin with an alias.
+/// Follows an alias, such as `#map` or `!type`, at the start of `text`: returns
+/// its definition in `before`, or an empty string if it is not defined there.
+/// Returns `text` itself if it does not start with an alias.
 static StringRef followAlias(StringRef text, StringRef before) {
   if (!text.starts_with("!") && !text.starts_with("#"))
     return text;
@@ -103,21 +104,23 @@ static bool isListOfStrings(StringRef text, StringRef before) {
   return list.match(followAlias(text, before));
 }
 
-/// Returns the text after the brace that closes an open one.
+/// Returns the text after the brace that closes the open one.
 static StringRef skipBraces(StringRef text) {
   for (unsigned open = 1; open && !text.empty(); text = text.drop_front())
     open += text.front() == '{' ? 1 : text.front() == '}' ? -1 : 0;
   return text;
 }
 
-/// Whether a type of one of some kinds comes next, or an alias of one.
+/// Returns whether the text starts with a type of one of the kinds, or with an
+/// alias of one.
 static bool isType(StringRef text, StringRef before, StringRef kinds) {
   return llvm::Regex("^(" + kinds.str() + ")<")
       .match(followAlias(text, before));
 }
 
-/// Whether linalg.reduce or linalg.map and its operation are followed by
-/// operands, and the first types of both lists are tensors.
+/// Returns whether the operation in the braces of linalg.reduce or linalg.map
+/// is followed by operands, and the first type of each list is a tensor or
+/// memref.
 static bool isReductionOfTensors(StringRef text, StringRef before) {
   static const llvm::Regex operands(
       "(^|[^A-Za-z0-9_])(ins|outs)[ \t\r\n]*\\([^():]*:?[ \t\r\n]*");
@@ -142,8 +145,8 @@ static bool isShuffleOfVectors(StringRef text, StringRef before) {
          isType(text.drop_front(match[0].size()), before, "vector");
 }
 
-/// Returns the syntax that an operation or an attribute expects, if `text`
-/// after it lacks it.
+/// Returns a description of the syntax that must follow the keyword, or an
+/// empty string if `text` has it.
 static StringRef findMissing(StringRef keyword, StringRef before,
                              StringRef text) {
   if (keyword.starts_with("iterator_types"))
@@ -156,8 +159,8 @@ static StringRef findMissing(StringRef keyword, StringRef before,
     return isReductionOfTensors(text, before)
                ? ""
                : "an operation in braces, ins(...) and outs(...) of tensors";
-  // After a brace or a comma it is an attribute of a dictionary, such as the
-  // generic form's, whose parser is sound.
+  // After a brace or a comma, the keyword is an attribute in a dictionary, as
+  // in the generic form, whose parser is sound.
   bool isInDictionary =
       before.rtrim().ends_with("{") || before.rtrim().ends_with(",");
   return isInDictionary || isListOfNumbers(text)
@@ -166,8 +169,8 @@ static StringRef findMissing(StringRef keyword, StringRef before,
 }
 
 /// Returns the position at which brackets are nested `limit` deep. MLIR's
-/// parser calls itself for each, until the stack ends. Characters that are not
-/// brackets, as in `->` and `<=`, do not count.
+/// parser recurses at each of them and would overflow the stack. Characters
+/// that are not brackets, as in `->` and `<=`, do not count.
 static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   unsigned open = 0;
   StringTracker strings;
@@ -185,8 +188,8 @@ static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   return std::nullopt;
 }
 
-/// Returns the position at which an affine map or set, whose text begins after
-/// its opening bracket, has too many additions and signs.
+/// Returns the position at which an affine map or set has too many additions
+/// and signs. `map` starts after its opening bracket.
 static std::optional<size_t> findManySigns(StringRef map) {
   unsigned open = 1, signs = 0;
   for (size_t i = 0; i < map.size() && open; ++i) {
@@ -201,8 +204,8 @@ static std::optional<size_t> findManySigns(StringRef map) {
   return std::nullopt;
 }
 
-/// Returns the position at which some affine map or set has too many additions
-/// and signs. MLIR's parser calls itself for each of these, too.
+/// Returns the position at which any affine map or set has too many additions
+/// and signs. MLIR's parser recurses at each of these, too.
 static std::optional<size_t> findLongExpression(StringRef blank) {
   for (StringRef keyword : {"affine_map<", "affine_set<"})
     for (size_t place = blank.find(keyword); place != StringRef::npos;

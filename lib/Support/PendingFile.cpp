@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements files that appear under their names when they are whole.
+// This file implements files that appear under their names once they are
+// complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +31,8 @@ std::string tandem::followLinks(StringRef path) {
   return path.str();
 }
 
-/// A device or a pipe would be replaced by a file.
+/// Refuses anything but a regular file or a new one: the rename would replace a
+/// device or a pipe by a file.
 static std::error_code checkTarget(StringRef path) {
   sys::fs::file_status status;
   if (sys::fs::status(path, status) || sys::fs::is_regular_file(status))
@@ -68,7 +70,7 @@ Error PendingFile::write(function_ref<Error(raw_ostream &)> print) {
   Error error = print(os);
   os.close();
   std::error_code code = os.error();
-  os.clear_error(); // or the stream would end the process
+  os.clear_error(); // Otherwise the stream would end the process.
   if (error)
     return error;
   return errorCodeToError(code);

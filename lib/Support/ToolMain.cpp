@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how Tandem's tools call the main functions of MLIR's.
+// This file implements how Tandem's tools call the main functions of MLIR's
+// tools.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,18 +25,20 @@
 using namespace llvm;
 
 namespace {
-/// The output that a command line names, as `-o FILE` or `-o=FILE`.
+/// The output file that a command line names, as `-o FILE` or `-o=FILE`.
 struct OutputArgument {
   OutputArgument(ArrayRef<char *> arguments);
 
-  /// Whether it is a file, not a device, a pipe or the standard output.
+  /// Returns whether the output is a regular file or a new one, not a device, a
+  /// pipe or the standard output.
   bool isFile() const {
     sys::fs::file_status status;
     return !path.empty() && path != "-" &&
            (sys::fs::status(path, status) || sys::fs::is_regular_file(status));
   }
 
-  /// The argument that has the path, and what precedes the path in it.
+  /// The index of the argument that has the path, and what precedes the path in
+  /// it.
   size_t index = 0;
   StringRef prefix, path;
 };
@@ -61,7 +64,7 @@ OutputArgument::OutputArgument(ArrayRef<char *> arguments) {
   }
 }
 
-/// Returns a name next to \p path that no other file has.
+/// Returns a path next to `path` that no other file has.
 static std::string getTemporaryPath(StringRef path) {
   SmallString<128> name(sys::path::parent_path(path));
   sys::path::append(name, ".tandem-" + Twine(sys::Process::getProcessId()) +
@@ -84,7 +87,7 @@ int tandem::runTool(int argc, char **argv,
     sys::fs::remove(temporary);
     return 1;
   }
-  // Nothing is written where only diagnostics were asked for.
+  // No file was written if only diagnostics were asked for.
   if (!sys::fs::exists(temporary))
     return 0;
   std::error_code code = sys::fs::rename(temporary, path);

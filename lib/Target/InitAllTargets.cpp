@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file registers the targets that Tandem brings.
+// This file registers all targets that are part of Tandem.
 //
 //===----------------------------------------------------------------------===//
 

@@ -27,8 +27,8 @@ llvm::TargetOptions tandem::getStrictTargetOptions() {
   return options;
 }
 
-/// The intrinsics of arith.maxnumf and arith.minnumf leave open which of two
-/// zeros is the result; these say that -0 is less.
+/// Replaces the intrinsics of arith.maxnumf and arith.minnumf, which leave open
+/// which of two zeros is the result, by those that order -0 before +0.
 static void orderZeros(llvm::Module &module) {
   for (llvm::Function &function : llvm::make_early_inc_range(module)) {
     llvm::Intrinsic::ID id = function.getIntrinsicID();
@@ -43,8 +43,9 @@ static void orderZeros(llvm::Module &module) {
   }
 }
 
-/// The redundancy-removing passes. They are named here, not in a pipeline's
-/// text, whose parser would bring all of LLVM's passes into a static build.
+/// Returns the passes that remove redundancy. They are not named in a textual
+/// pipeline, because its parser would pull all of LLVM's passes into a static
+/// build.
 static llvm::ModulePassManager getCleanUpPasses() {
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::EarlyCSEPass());

@@ -24,7 +24,8 @@ Target::~Target() = default;
 namespace {
 /// The targets of this process, in the order of their registration.
 struct TargetRegistry {
-  /// Never destroyed: code may be compiled while the process shuts down.
+  /// Returns the registry. It is never destroyed: code may be compiled while
+  /// the process shuts down.
   static TargetRegistry &get() {
     static auto *registry = new TargetRegistry();
     return *registry;

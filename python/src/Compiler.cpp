@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the search for libTandem: where the extension's run path
-// says, which is next to it in a wheel, and then where Python knows of the
-// distribution that has it.
+// This file implements the search for libTandem: first in the extension's run
+// path, which is its own directory in a wheel, and then in the installed
+// distribution that Python finds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,14 +20,15 @@
 
 namespace nb = nanobind;
 
-/// Raises the ImportError whose message `tandem._compiler` makes of a reason.
+/// Raises an ImportError whose message `tandem._compiler` builds from a reason.
 [[noreturn]] static void refuse(const std::string &reason) {
   nb::object explain = nb::module_::import_("tandem._compiler").attr("explain");
   std::string message = nb::cast<std::string>(explain(reason));
   throw nb::import_error(message.c_str());
 }
 
-/// Loads a library; the error text is kept if it cannot be.
+/// Loads a library. On failure, returns NULL and stores the error text in
+/// `reason`.
 static void *open(const char *path, std::string &reason) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
@@ -46,8 +47,8 @@ static void *openLibrary() {
   refuse(reason);
 }
 
-/// Looks up a function, of a version other than the extension's if it is
-/// missing.
+/// Looks up a function. If it is missing, libTandem has a different version
+/// from the extension.
 template <typename Function>
 static void find(void *library, const char *name, Function &function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
@@ -75,7 +76,7 @@ const Compiler &compiler() {
     return *known;
   nb::gil_scoped_acquire acquired;
   Compiler found = load();
-  // Python may have let another thread come first meanwhile.
+  // Another thread may have loaded the library while the GIL was released.
   if (!loaded.load(std::memory_order_relaxed)) {
     functions = found;
     loaded.store(&functions, std::memory_order_release);

@@ -8,7 +8,7 @@
 //
 // This file declares the functions of libTandem that the Python extension
 // calls. The extension is not linked to libTandem, so that packages can be run
-// where there is none.
+// without it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -77,8 +77,8 @@ struct Compiler {
 #undef TANDEM_DECLARE_FUNCTION
 };
 
-/// The compiler. The first call loads libTandem, with or without Python's lock
-/// held, and raises an ImportError that says what to install if it cannot.
+/// Returns the compiler. The first call loads libTandem, with or without the
+/// GIL held. If that fails, it raises an ImportError that says what to install.
 const Compiler &compiler();
 
 #endif // TANDEM_PYTHON_COMPILER_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what Python sees of a kernel's description. Fields and
-// values are those of the lists in the runtime's header.
+// This file implements a kernel's description for Python. Fields and values
+// come from the lists in the runtime's header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace nb = nanobind;
 
-/// Converts a text of a description; one that is not set becomes empty.
+/// Converts a text of a description; NULL becomes empty.
 static nb::object show(const char *text) { return nb::str(text ? text : ""); }
 template <typename Value>
 static nb::object show(Value value) {
@@ -29,7 +29,7 @@ static nb::object show(Value value) {
 nb::dict getFields(const tdm_plane_desc &desc) {
   nb::dict fields;
   TDM_PLANE_FIELDS(SHOW_VALUE, SHOW_FLAG)
-  // 0 stands for 1.
+  // 0 means 1.
   fields["group"] = show(std::max(desc.group, 1u));
   fields["rows"] = show(std::max(desc.rows, 1u));
   return fields;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what Python sees of a kernel's description: each struct of
-// the runtime as a dictionary of its fields.
+// This file declares a kernel's description for Python: each struct of the
+// runtime as a dictionary of its fields.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 #include <nanobind/nanobind.h>
 #include <string>
 
-/// The fields of a kernel and of its description that are not lists.
+/// Return the fields that are not lists.
 nanobind::dict getFields(const tdm_kernel_info &info);
 nanobind::dict getFields(const tdm_plane_desc &desc);
 nanobind::dict getFields(const tdm_hyper_desc &desc);
@@ -26,7 +26,7 @@ nanobind::dict getFields(const tdm_integer_desc &desc);
 nanobind::dict getFields(const tdm_reduction_desc &desc);
 nanobind::dict getFields(const tdm_part_info &desc);
 
-/// The same for each of a list.
+/// Returns the fields of each struct of a list.
 template <typename Desc>
 nanobind::list getAllFields(const Desc *descs, uint32_t count) {
   nanobind::list result;
@@ -35,10 +35,10 @@ nanobind::list getAllFields(const Desc *descs, uint32_t count) {
   return result;
 }
 
-/// "PARAM" for "param".
+/// Returns "PARAM" for "param".
 std::string toUpper(std::string name);
 
-/// Adds a value of an enumeration's list, such as TDM_ROLES, to the
+/// Adds a value from an enumeration's list, such as TDM_ROLES, to the
 /// nanobind::enum_ `type`.
 #define TANDEM_ADD_VALUE(enumerator, name)                                     \
   type.value(toUpper(#name).c_str(), enumerator);

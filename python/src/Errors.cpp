@@ -20,8 +20,8 @@ namespace nb = nanobind;
 
 #define VALUE_NAME(enumerator, name) #name,
 
-/// Tuples of kind, index and text of a message's parts, which a function of one
-/// of the C interfaces writes.
+/// Returns the parts of a message, which `write` of one of the C interfaces
+/// stores, as tuples of kind, index and text.
 static nb::list getParts(size_t (*write)(tdm_message_part *, size_t)) {
   static const char *const kinds[] = {TDM_MESSAGE_KINDS(VALUE_NAME)};
   std::vector<tdm_message_part> parts(write(nullptr, 0));
@@ -38,12 +38,12 @@ static nb::list getParts(size_t (*write)(tdm_message_part *, size_t)) {
   throw nb::python_error();
 }
 
-/// A string, or None instead of an empty one.
+/// Returns a string, or None if it is empty.
 static nb::object orNone(const char *text) {
   return *text ? nb::object(nb::str(text)) : nb::none();
 }
 
-/// A number that counts from 1, or None.
+/// Returns a number that counts from 1, or None if it is 0.
 static nb::object orNone(int64_t number) {
   return number ? nb::object(nb::int_(number)) : nb::none();
 }
@@ -62,7 +62,7 @@ void throwCompilerError() {
   raise(PyExc_ValueError, error);
 }
 
-/// A ValueError without a place.
+/// Creates a ValueError without a source location.
 static nb::object createError(const char *message, const char *kind,
                               const nb::list &parts) {
   nb::object error = nb::handle(PyExc_ValueError)(message);
@@ -93,7 +93,7 @@ static void checkKind(tdm_status status, const char *kind) {
 void checkFile(tdm_status status) { checkKind(status, "io"); }
 void checkTarget(tdm_status status) { checkKind(status, "target"); }
 
-/// The exception for a status.
+/// Returns the exception type for a status.
 static PyObject *getType(tdm_status status) {
   if (status == TDM_OUT_OF_MEMORY)
     return PyExc_MemoryError;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how errors of the compiler and of the runtime become
-// exceptions with attributes.
+// This file declares the conversion of the compiler's and the runtime's errors
+// to exceptions with attributes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-/// Raises a ValueError with the attributes of the compiler's: its kind, and its
-/// parts, each with the name of the part's kind.
+/// Raises a ValueError with the attributes of a compiler error: its kind, and
+/// its parts, each a pair of the kind's name and the text.
 [[noreturn]] void
 throwError(const char *kind,
            const std::vector<std::pair<const char *, std::string>> &parts);
@@ -29,8 +29,8 @@ throwError(const char *kind,
 /// kind, file, line, column and operation.
 [[noreturn]] void throwCompilerError();
 
-/// Returns what the C API has made, or raises the compiler's last error if it
-/// is null or false.
+/// Returns a result of the C API, or raises the compiler's last error if the
+/// result is null or false.
 template <typename Result>
 Result orThrow(Result result) {
   if (!result)
@@ -38,12 +38,13 @@ Result orThrow(Result result) {
   return result;
 }
 
-/// Raises the runtime's last error unless a call has succeeded: a MemoryError,
-/// a RuntimeError of a device, or else a ValueError, with the attribute parts.
+/// Raises the runtime's last error unless \p status is TDM_OK: a MemoryError, a
+/// RuntimeError for errors of a device, or else a ValueError, with the
+/// attribute parts.
 void check(tdm_status status);
 
-/// The same where a package is read, and where its code is loaded: a ValueError
-/// of the kind "io" or "target".
+/// Do the same after reading a package and after loading its code: errors are
+/// ValueErrors of the kind "io" or "target".
 void checkFile(tdm_status status);
 void checkTarget(tdm_status status);
 

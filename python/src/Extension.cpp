@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the extension module of the Python package over the C
-// API of the compiler and of the runtime.
+// This file implements the extension module of the Python package on top of the
+// C APIs of the compiler and the runtime.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,8 @@ public:
   Product(const Product &) = delete;
   Product &operator=(const Product &) = delete;
 
-  /// Puts it into a stream; tensors are addresses, 0 where there is none.
+  /// Enqueues the product on a stream. Tensors are addresses, 0 if there is
+  /// none.
   void launch(uintptr_t stream, uintptr_t x, uintptr_t w, uintptr_t xScale,
               uintptr_t wScale, uintptr_t bias, uintptr_t y,
               uintptr_t workspace, size_t workspaceBytes) {
@@ -73,10 +74,10 @@ private:
   tdm_product *product = nullptr;
 };
 
-/// OpenMP's GOMP_parallel: the work, its context, threads, flags.
+/// The type of OpenMP's GOMP_parallel: the work, its context, threads, flags.
 using OpenMPParallel = void (*)(void (*)(void *), void *, unsigned, unsigned);
 
-/// Has launches on the CPU run on OpenMP's threads; `address` is that of
+/// Makes launches on the CPU use OpenMP's threads; `address` is that of
 /// GOMP_parallel, or 0 for the runtime's own threads.
 static void useOpenMP(uintptr_t address) {
   tdm_parallel_fn parallel = [](void *host, void (*work)(void *), void *context,
@@ -108,7 +109,8 @@ static nb::tuple compileConversion(const std::string &source,
                         conversion.numRead, conversion.numLaunches);
 }
 
-/// A kernel that adds up values of some storages into codes.
+/// Compiles a kernel that sums values of some storages and stores the sum in
+/// codes.
 static std::unique_ptr<Kernel>
 compileSum(const std::vector<std::string> &sources, const std::string &target,
            const std::string &chip) {
@@ -144,7 +146,7 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
 /// A list of tensors that a kernel updates in one call.
 class Plan {
 public:
-  /// On the CPU, or on a device.
+  /// Creates a plan on the CPU, or on a device.
   Plan(nb::object owner, Device *device) : owner(std::move(owner)) {
     kernel = nb::cast<Kernel *>(this->owner);
     tdm_kernel *runtime = kernel->getRuntime(device);
@@ -173,18 +175,19 @@ public:
     setTensors(std::move(list.tensors));
   }
 
-  /// The tensors of a launch whose gradients have been read.
+  /// Replaces the tensors with those of a launch whose gradients have been
+  /// read.
   void updateReplay(const ReplayCache &cache, size_t launch) {
     setTensors(cache.tensors(launch));
   }
 
-  /// Only their gradients.
+  /// Replaces the tensors with only the gradients of the launch.
   void updateGradients(const ReplayCache &cache, size_t launch) {
     setTensors(cache.gradients(launch));
   }
 
-  /// Sets what adds up words over ranks: it is called with the number of the
-  /// group of ranks and a writable memoryview of bytes; None for nothing.
+  /// Sets the function that sums words over ranks, or None. It is called with
+  /// the number of the group of ranks and a writable memoryview of bytes.
   void setExchange(nb::object function) {
     check(released([&] {
       return tdm_plan_set_exchange(
@@ -193,7 +196,7 @@ public:
     exchange = std::move(function);
   }
 
-  /// Runs one step; returns the flags.
+  /// Runs one step and returns the flags.
   uint32_t launch(const std::vector<double> &hypers,
                   const std::vector<int64_t> &integers, int64_t rows,
                   int32_t threads) {
@@ -207,9 +210,10 @@ public:
     return info.flags;
   }
 
-  /// Has the device run one step in a stream; `skip` is the address of a word
-  /// that is not 0 if the step is to do nothing, or 0; `flags` that of two
-  /// words that collect what other launches skip for, or 0.
+  /// Enqueues one step on a stream of the device. `skip` is the address of a
+  /// word that is nonzero if the step is to be skipped, or 0. `flags` is the
+  /// address of two words that collect the flags by which other launches are
+  /// skipped, or 0.
   void launchAsync(const std::vector<double> &hypers,
                    const std::vector<int64_t> &integers, int64_t rows,
                    uintptr_t stream, uintptr_t skip, uintptr_t flags) {
@@ -217,7 +221,7 @@ public:
     launchArgs(hypers.data(), integers.data(), rows, 0, stream, skip, flags);
   }
 
-  /// The same with hyperparameters in the device's memory.
+  /// Enqueues one step with hyperparameters in the device's memory.
   void launchOnDevice(uintptr_t hypers, uintptr_t integers, int64_t rows,
                       uintptr_t stream, uintptr_t skip, uintptr_t flags) {
     launchArgs(reinterpret_cast<const double *>(hypers),
@@ -225,14 +229,14 @@ public:
                skip, flags);
   }
 
-  /// The flags of the latest launch, for which this waits.
+  /// Waits for the latest launch and returns its flags.
   uint32_t flags() {
     uint32_t flags = 0;
     check(released([&] { return tdm_plan_flags(plan, &flags); }));
     return flags;
   }
 
-  /// The metrics of the latest launch, of one tensor or of all (-1).
+  /// Returns the metrics of the latest launch for one tensor, or for all (-1).
   std::vector<double> metrics(int64_t tensor) {
     std::vector<double> values(
         kernel->getInfo().desc->workspace_doubles_per_chunk);
@@ -261,7 +265,8 @@ private:
     return 0;
   }
 
-  /// Raises what the exchange has raised, or what the runtime says.
+  /// Raises the exception of the exchange if there is one, or else the
+  /// runtime's error.
   void checkExchanged(tdm_status status) {
     if (exchangeError) {
       nb::python_error error = std::move(*exchangeError);
@@ -271,7 +276,8 @@ private:
     check(status);
   }
 
-  /// The list is the call's own: other threads may call in the meantime.
+  /// Replaces the tensors. The list is passed by value, because other threads
+  /// may run meanwhile.
   void setTensors(std::vector<tdm_tensor> list) {
     check(released(
         [&] { return tdm_plan_update(plan, list.data(), list.size()); }));
@@ -317,8 +323,8 @@ static void checkDense(const nb::ndarray<nb::ro> &array) {
   }
 }
 
-/// (address, elements, type code, bits, shape, number of the GPU or -1) of a
-/// dense array.
+/// Returns (address, elements, type code, bits, shape, number of the GPU or -1)
+/// for a dense array.
 static nb::tuple describe(nb::ndarray<nb::ro> array) {
   bool isOnCPU = array.device_type() == nb::device::cpu::value;
   if (!isOnCPU && array.device_type() != nb::device::cuda::value)
@@ -351,8 +357,8 @@ static int64_t evaluatePTX(
   return count;
 }
 
-/// Runs a graph in the reference interpreter; arrays are updated in place.
-/// Returns the flags.
+/// Runs a graph in the reference interpreter, updates the arrays in place and
+/// returns the flags.
 static uint32_t interpret(
     const std::string &graph, const std::string &strategy,
     const std::vector<std::string> &path,
@@ -395,7 +401,7 @@ static uint32_t interpret(
   return flags;
 }
 
-/// The files of a part of the library.
+/// Returns the names of the files in a part of the library.
 static std::vector<std::string> listNames(intptr_t count,
                                           const char *(*getName)(intptr_t)) {
   std::vector<std::string> names;
@@ -404,7 +410,7 @@ static std::vector<std::string> listNames(intptr_t count,
   return names;
 }
 
-/// The same with their texts.
+/// Returns the texts of the files in a part of the library by name.
 static std::map<std::string, std::string>
 listTexts(intptr_t count, const char *(*getName)(intptr_t),
           const char *(*getText)(intptr_t)) {
@@ -500,7 +506,7 @@ static void bindFunctions(nb::module_ &m) {
   m.def("interpret", &interpret);
 }
 
-/// Binds what lists the library.
+/// Binds the functions that list the library.
 static void bindLibrary(nb::module_ &m) {
   m.def("graphs", [] {
     return listNames(compiler().tandemGetNumGraphs(),
@@ -529,7 +535,7 @@ NB_MODULE(_tandem, m) {
   bindLayers(m, [](TandemKernel *kernel) {
     return nb::cast(std::make_unique<Kernel>(kernel));
   });
-  // Caches of torch.compile hold kernels until the process ends.
+  // The caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   bindKernel(m);
   bindDevice(m);

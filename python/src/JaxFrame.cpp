@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how the library of tandem.jax reads what XLA hands to
-// it.
+// This file implements the access of tandem.jax's library to XLA's call frames.
 //
 //===----------------------------------------------------------------------===//
 
@@ -127,7 +126,7 @@ void Frame::require(bool holds, std::string_view name) {
                       "; trace its function anew with this version");
 }
 
-/// Throws an error of XLA's own.
+/// Throws a Failure if XLA has returned an error.
 void Frame::check(XLA_FFI_Error *error) const {
   if (!error)
     return;

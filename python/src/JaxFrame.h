@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how the library of tandem.jax reads what XLA hands to it:
-// buffers, attributes and the stream, over the C interface of XLA's FFI.
+// This file declares the access of tandem.jax's library to XLA's call frames:
+// buffers, attributes and the stream, through the C interface of XLA's FFI.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-/// A problem that a handler reports to XLA.
+/// An error that a handler reports to XLA.
 struct Failure : std::runtime_error {
   Failure(XLA_FFI_Error_Code code, const std::string &message)
       : std::runtime_error(message), code(code) {}
@@ -33,7 +33,7 @@ struct Span {
   const Value &operator[](size_t i) const { return data[i]; }
 };
 
-/// The buffers and attributes of a call, and where it runs.
+/// The buffers, attributes, device and stream of a call.
 class Frame {
 public:
   explicit Frame(const XLA_FFI_CallFrame &frame) : frame(frame) {}
@@ -52,7 +52,7 @@ public:
   const XLA_FFI_Buffer &getOperand(int64_t index) const;
   const XLA_FFI_Buffer &getResult(int64_t index) const;
 
-  /// The memory of an operand or a result, NULL for number -1.
+  /// Return the memory of an operand or a result; NULL for index -1.
   void *getOperandData(int64_t index) const {
     return index < 0 ? nullptr : getOperand(index).data;
   }
@@ -60,16 +60,17 @@ public:
     return index < 0 ? nullptr : getResult(index).data;
   }
 
-  /// The number in an operand in the CPU's memory, which is one of 32 or 64
+  /// Return the number in an operand in the CPU's memory, which has 32 or 64
   /// bits.
   double getValue(int64_t index) const;
   int64_t getInteger(int64_t index) const;
 
-  /// The CUstream of a call on a GPU, and the number of that.
+  /// Return the CUstream of a call on a GPU, and the GPU's ordinal.
   void *getStream() const;
   int32_t getOrdinal() const;
 
-  /// Refuses a call that this version of tandem.jax has not traced.
+  /// Throws a Failure unless `holds`: another version of tandem.jax has traced
+  /// the call.
   static void require(bool holds, std::string_view name);
 
 private:
@@ -79,10 +80,10 @@ private:
   const XLA_FFI_CallFrame &frame;
 };
 
-/// The size of a buffer in bytes.
+/// Returns the size of a buffer in bytes.
 size_t getBytes(const XLA_FFI_Buffer &buffer);
 
-/// An error that XLA raises.
+/// Creates an error that XLA raises.
 XLA_FFI_Error *makeError(const XLA_FFI_CallFrame &frame,
                          XLA_FFI_Error_Code code, const char *message);
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the kernels of the library of tandem.jax, their code for
-// GPUs, and the plans by which they are launched.
+// This file implements the kernels of tandem.jax's library, their code for
+// GPUs, and the plans that launch them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 // GPUs
 //===----------------------------------------------------------------------===//
 
-/// The GPU of a number, which is opened once; NULL if that fails.
+/// Returns the GPU with an ordinal, which is opened once; NULL if that fails.
 static const tdm_device *openGPU(int32_t ordinal) {
   static auto &mutex = *new std::mutex;
   static auto &devices = *new std::map<int32_t, tdm_device *>;

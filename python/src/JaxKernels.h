@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the kernels that Python has added to the library of
-// tandem.jax. Call sites name them by a hash, so that an executable that XLA
-// has kept on disk finds its kernel in another process. They live as long as
-// the process: XLA may run an executable while the process ends.
+// This file declares the kernels that Python adds to tandem.jax's library. Call
+// sites name them by a hash, so that an executable in XLA's disk cache finds
+// its kernel in another process. They live as long as the process, because XLA
+// may run an executable while the process exits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +25,13 @@
 #include <tuple>
 #include <vector>
 
-/// Where a launch runs. Launches of one plan follow each other there.
+/// The call site, GPU and stream of a launch. Launches of one plan are ordered
+/// there.
 struct Place {
-  /// The number of a call site, whose launches have tensors of one size.
+  /// The number of the call site, whose launches all have tensors of the same
+  /// sizes.
   int64_t site = 0;
-  /// The number of the GPU, and the CUstream on it; -1 on the CPU.
+  /// The ordinal of the GPU, -1 for the CPU, and the CUstream on it.
   int32_t ordinal = -1;
   void *stream = nullptr;
 
@@ -47,11 +49,11 @@ public:
       : numPlanes(numPlanes), numHypers(numHypers), numIntegers(numIntegers),
         cpu(cpu) {}
 
-  /// Takes the package that has the kernel's code for GPUs.
+  /// Takes ownership of the package with the kernel's code for GPUs.
   void addPackage(tdm_package *added);
 
-  /// The kernel on a GPU, or on the CPU for -1. The first launch on a GPU loads
-  /// it. NULL with the runtime's error if that fails.
+  /// Returns the kernel on a GPU, or on the CPU for -1. The first launch on a
+  /// GPU loads it; if that fails, returns NULL and leaves the runtime's error.
   const tdm_kernel *find(int32_t ordinal);
 
   const size_t numPlanes, numHypers, numIntegers;
@@ -67,7 +69,7 @@ private:
   std::mutex mutex;
 };
 
-/// A plan, which one launch at a time can have.
+/// Exclusive use of a plan for one launch.
 class Lease {
 public:
   Lease(Kernel &kernel, Place place);
@@ -75,7 +77,7 @@ public:
   Lease(const Lease &) = delete;
   Lease &operator=(const Lease &) = delete;
 
-  /// Gives the plan its tensors.
+  /// Sets the plan's tensors.
   tdm_status update(const std::vector<tdm_tensor> &tensors);
 
   tdm_plan *plan = nullptr;
@@ -90,11 +92,11 @@ class Registry {
 public:
   static Registry &get();
 
-  /// Adds a kernel, unless it is there.
+  /// Adds a kernel, unless there is one of this name.
   void add(const std::string &name, const tdm_kernel *cpu, size_t numPlanes,
            size_t numHypers, size_t numIntegers);
 
-  /// Throws a Failure where there is none of this name.
+  /// Returns the kernel of this name, or throws a Failure if there is none.
   Kernel &find(std::string_view name);
 
 private:

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the library of tandem.jax: the handlers by which XLA
-// launches kernels on the CPU and on GPUs, over the C interface of XLA's FFI
-// and of the runtime. It knows neither Python nor the compiler.
+// This file implements tandem.jax's library: the handlers through which XLA
+// launches kernels on the CPU and on GPUs. It uses the C interfaces of XLA's
+// FFI and of the runtime, and depends on neither Python nor the compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ namespace {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// One call: its tensors, as a plan takes them.
+/// A call and its tensors in the form that plans take.
 class Launch {
 protected:
   explicit Launch(const XLA_FFI_CallFrame &call)
@@ -45,7 +45,7 @@ protected:
     }
   }
 
-  /// Collects the numbers that were known when the call was traced.
+  /// Collects the scalars that were known when the call was traced.
   void collectScalars() {
     auto known = frame.getArray<double>("hypers", XLA_FFI_DataType_F64);
     auto counts = frame.getArray<int64_t>("integers", XLA_FFI_DataType_S64);
@@ -55,8 +55,7 @@ protected:
     Frame::require(integers.size() == kernel.numIntegers, "integers");
   }
 
-  /// Reports a failure of the runtime, in which tensors have the names of
-  /// leaves.
+  /// Throws a failure of the runtime with tensors renamed to their leaves.
   void check(tdm_status status) const {
     if (status == TDM_OK)
       return;
@@ -84,7 +83,7 @@ protected:
   std::vector<int64_t> integers;
 
 private:
-  /// Line number \p index of the names.
+  /// Returns line number \p index of the names.
   std::string_view getName(int64_t index) const {
     std::string_view names = frame.getText("names");
     for (; index > 0; --index)
@@ -97,7 +96,7 @@ private:
 // On the CPU
 //===----------------------------------------------------------------------===//
 
-/// A launch that waits, whose operands the host can read.
+/// A synchronous launch, whose operands the host can read.
 class CPULaunch : Launch {
 public:
   explicit CPULaunch(const XLA_FFI_CallFrame &call) : Launch(call) {
@@ -122,8 +121,8 @@ public:
   }
 
 private:
-  /// The address of each plane. What XLA has not given the memory of its
-  /// operand begins as a copy of it.
+  /// Collects the address of each plane. A result that does not share its
+  /// operand's memory starts as a copy of the operand.
   void collectPlanes() {
     auto places = frame.getArray<int64_t>("planes", XLA_FFI_DataType_S64);
     for (size_t i = 0; i < places.size; i += 2) {
@@ -136,8 +135,8 @@ private:
     }
   }
 
-  /// Collects the numbers that operands have: of hyperparameters, and below 0
-  /// of integers.
+  /// Collects the scalars that are operands: hyperparameters by index, and
+  /// integers by negative index.
   void collectGivenScalars() {
     auto given = frame.getArray<int64_t>("scalars", XLA_FFI_DataType_S64);
     for (size_t i = 0; i < given.size; ++i)
@@ -152,8 +151,8 @@ private:
       *static_cast<uint32_t *>(to) = flags;
   }
 
-  /// Writes the sums over all tensors, rounded to f32, if they are wanted;
-  /// zeros where no step was taken.
+  /// Writes the metrics of all tensors, rounded to f32, if they are requested.
+  /// They are zero if no step was taken.
   void writeMetrics(tdm_plan *plan) {
     void *to = frame.getResultData(frame.getNumber("metrics"));
     if (!to)
@@ -170,8 +169,8 @@ private:
 // On GPUs
 //===----------------------------------------------------------------------===//
 
-/// A launch in XLA's stream, for which the host does not wait: all operands are
-/// in the GPU's memory, rows of scalars too.
+/// A launch on XLA's stream, for which the host does not wait. All operands,
+/// including rows of scalars, are in the GPU's memory.
 class GPULaunch : Launch {
 public:
   explicit GPULaunch(const XLA_FFI_CallFrame &call) : Launch(call) {
@@ -197,8 +196,8 @@ public:
   }
 
 private:
-  /// The address of each plane. XLA gives results the memory of their operands,
-  /// as it was told.
+  /// Collects the address of each plane. Results share their operands' memory,
+  /// since the call requests aliasing.
   void collectPlanes() {
     auto places = frame.getArray<int64_t>("planes", XLA_FFI_DataType_S64);
     for (size_t i = 0; i < places.size; i += 2) {
@@ -211,8 +210,8 @@ private:
     }
   }
 
-  /// The row of scalars: two operands where XLA computes some of them, and else
-  /// the numbers that were known.
+  /// Sets the row of scalars: two operands if XLA computes some of them, or
+  /// else the scalars that were known at trace time.
   void collectRows() {
     int64_t row = frame.getNumber("row");
     args.on_device = row >= 0;
@@ -230,8 +229,8 @@ private:
 // XLA's side
 //===----------------------------------------------------------------------===//
 
-/// Tells XLA, which asks when a handler is registered, for which version of the
-/// interface this was compiled. Returns whether it has asked.
+/// Reports the version of the interface that this was compiled for, which XLA
+/// queries when a handler is registered. Returns whether this was such a query.
 bool describe(const XLA_FFI_CallFrame &frame) {
   auto *extension = frame.extension_start;
   if (!extension || extension->type != XLA_FFI_Extension_Metadata)
@@ -243,7 +242,7 @@ bool describe(const XLA_FFI_CallFrame &frame) {
   metadata.traits = 0;
   return true;
 }
-/// Makes a launch of some kind.
+/// Runs a call as a launch of \p Kind, and turns exceptions into XLA's errors.
 template <typename Kind>
 XLA_FFI_Error *launch(const XLA_FFI_CallFrame &frame) {
   if (describe(frame))
@@ -273,7 +272,7 @@ TANDEM_JAX_API XLA_FFI_Error *tandem_jax_launch_cuda(XLA_FFI_CallFrame *frame) {
 }
 
 /// Adds a kernel of the runtime, which lives as long as the process, under a
-/// hash. One that is there already stays.
+/// hash. An existing kernel with this hash is kept.
 TANDEM_JAX_API void tandem_jax_add(const char *name, const void *kernel,
                                    size_t numPlanes, size_t numHypers,
                                    size_t numIntegers) {
@@ -281,8 +280,8 @@ TANDEM_JAX_API void tandem_jax_add(const char *name, const void *kernel,
                       numHypers, numIntegers);
 }
 
-/// Adds the package of a kernel that has been added, with its code for GPUs.
-/// Returns an error message, or NULL.
+/// Adds the package with the GPU code of a kernel that was added before.
+/// Returns an error message, or NULL on success.
 TANDEM_JAX_API const char *
 tandem_jax_add_package(const char *name, const void *bytes, size_t size) {
   tdm_package *package = nullptr;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the kernels of the Python extension. What the runtime
-// can tell and do of a kernel of a package needs no compiler.
+// This file implements the kernels of the Python extension. The compiler is
+// loaded only for queries of a package's kernel that the runtime cannot answer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +64,7 @@ Kernel::~Kernel() {
 }
 
 void Kernel::prepare() {
-  // A kernel that this machine cannot run is refused at once.
+  // A kernel that this machine cannot run is refused immediately.
   if (getImage())
     return;
   try {
@@ -120,7 +120,7 @@ nb::object Kernel::image() const {
 }
 
 //===----------------------------------------------------------------------===//
-// What the compiler knows
+// Queries to the compiler
 //===----------------------------------------------------------------------===//
 
 TandemKernel *Kernel::getCompiled() {

@@ -65,8 +65,8 @@ public:
   tdm_device *device = nullptr;
 };
 
-/// A kernel that was compiled or comes from a package, and its handles in the
-/// runtime.
+/// A kernel that was compiled or loaded from a package, and its runtime
+/// handles.
 class Kernel {
 public:
   /// A strategy's rules: (kind, name or none for all of the kind, storage).
@@ -78,17 +78,17 @@ public:
          const std::string &isa, int64_t width, bool metrics, bool flags,
          const std::string &function, const Rules &rules,
          const std::string &compute);
-  /// A kernel of a package; the only one if `name` is empty.
+  /// Reads a kernel from a package, the only one if `name` is empty.
   Kernel(const std::string &path, const std::string &name,
          const std::string &target, const std::string &isa);
-  /// A kernel that has been compiled otherwise, which this destroys.
+  /// Takes ownership of a compiled kernel.
   explicit Kernel(TandemKernel *kernel);
   ~Kernel();
   Kernel(const Kernel &) = delete;
   Kernel &operator=(const Kernel &) = delete;
 
   const tdm_kernel_info &getInfo() const;
-  /// The fields of the description, and those of each item of its lists.
+  /// Return the fields of the description, and of each item in its lists.
   nanobind::dict info() const;
   nanobind::list planes() const;
   nanobind::list hypers() const;
@@ -96,18 +96,19 @@ public:
   nanobind::list reductions() const;
   nanobind::list phases() const;
   nanobind::list epilogues() const;
-  /// (kind, bytes) of the code for the target; None for the CPU.
+  /// Returns (kind, bytes) of the code for the target; None for the CPU.
   nanobind::object image() const;
 
-  /// (role, storage, whether it is a second moment) per tensor.
+  /// Returns (role, storage, whether it is a second moment) for each tensor.
   nanobind::list tensors();
-  /// The indices of the planes that a check of gradients reads.
+  /// Returns the indices of the planes that a finite check of gradients reads.
   std::vector<intptr_t> checkedPlanes();
   std::unique_ptr<Kernel> compileFiniteCheck();
 
-  /// The runtime's handle on a device, the CPU if it is null.
+  /// Returns the runtime's handle on a device, or on the CPU if it is null.
   tdm_kernel *getRuntime(const Device *device);
-  /// The compiler's handle. A package's kernel gets one when it needs it first.
+  /// Returns the compiler's handle, which is created on demand for a package's
+  /// kernel.
   TandemKernel *getCompiled();
 
 private:
@@ -115,10 +116,10 @@ private:
   tdm_kernel *createRuntime(const tdm_device *device) const;
   void prepare();
 
-  /// Null for a compiled kernel.
+  /// The kernel's package; null for a compiled kernel.
   std::unique_ptr<PackedKernel> packed;
   TandemKernel *compiled = nullptr;
-  /// The handles by driver and ordinal; they hold on to their devices.
+  /// The handles by driver and ordinal. They keep their devices alive.
   std::map<std::pair<std::string, int32_t>, tdm_kernel *> handles;
 };
 

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what Python knows of the records of a launch: the
-// offsets of their fields and the names of functions, from the header that the
-// compiler and the runtime use.
+// This file implements the launch ABI for Python: the offsets of the records'
+// fields and the names of functions, from the header that the compiler and the
+// runtime use.
 //
 //===----------------------------------------------------------------------===//
 

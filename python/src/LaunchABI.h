@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what Python knows of the records of a launch.
+// This file declares the launch ABI for Python.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,8 @@
 
 #include <nanobind/nanobind.h>
 
-/// Adds `launch_abi`: for each record its bytes and the offsets of its fields.
+/// Adds `launch_abi`, which has each record's size and the offsets of its
+/// fields.
 void bindLaunchABI(nanobind::module_ &m);
 
 #endif // TANDEM_PYTHON_LAUNCHABI_H

@@ -21,10 +21,10 @@
 namespace nb = nanobind;
 
 namespace {
-/// (name, storage) of inputs.
+/// Inputs that are already stored, as (name, storage).
 using Stored = std::vector<std::pair<std::string, std::string>>;
 
-/// A layer that was read.
+/// A parsed layer.
 class Layer {
 public:
   Layer(const std::string &text, const std::string &recipe,
@@ -45,7 +45,7 @@ public:
     return compiler().tandemLayerStoresByFlow(layer);
   }
 
-  /// A handle of the pass's kernel, null after a failure.
+  /// Compiles the kernel of a pass; returns null on failure.
   TandemKernel *compile(TandemLayerPass pass, const Stored &stored,
                         bool hasPlainOutputs) const;
 
@@ -102,7 +102,7 @@ TandemKernel *Layer::compile(TandemLayerPass pass, const Stored &stored,
   return compiler().tandemLayerCompile(layer, &options);
 }
 
-/// Raises the compiler's error unless there is such a recipe.
+/// Raises the compiler's error unless the recipe exists.
 static void checkRecipe(const std::string &recipe,
                         const std::vector<std::string> &path) {
   std::vector<const char *> directories = getTexts(path);

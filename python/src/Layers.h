@@ -16,11 +16,11 @@
 #include "tandem-c/Tandem.h"
 #include <nanobind/nanobind.h>
 
-/// Makes Python's kernel of a handle, which it owns from then on. A null one
-/// raises the last error.
+/// Creates a Python kernel that owns a handle. Raises the last error if the
+/// handle is null.
 using MakeKernel = nanobind::object (*)(TandemKernel *);
 
-/// Adds the class `Layer`, whose passes become kernels by `makeKernel`, and
+/// Adds the class `Layer`, which creates kernels with `makeKernel`, and
 /// `check_recipe`.
 void bindLayers(nanobind::module_ &m, MakeKernel makeKernel);
 

@@ -16,8 +16,8 @@
 #include "Released.h"
 #include <string_view>
 
-/// The target of an image, as the list of targets of a package spells it:
-/// "x86-64-v3", "sm_90" for PTX, "cubin:sm_90" for machine code.
+/// Returns the target of an image in the notation of a package's targets:
+/// "x86-64-v3", "sm_90" for PTX, or "cubin:sm_90" for machine code.
 static std::string getTarget(const tdm_image &image) {
   std::string_view kind = image.kind;
   if (kind != "cubin")
@@ -27,7 +27,7 @@ static std::string getTarget(const tdm_image &image) {
   return "cubin" + level + ":" + image.target;
 }
 
-/// A target by that spelling.
+/// Normalizes a target to that notation.
 static std::string normalize(std::string target) {
   constexpr std::string_view longer = "cubin-O3:";
   if (target.compare(0, longer.size(), longer) == 0)

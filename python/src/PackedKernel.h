@@ -17,12 +17,12 @@
 #include "tandem-c/Tandem.h"
 #include <string>
 
-/// A kernel of a package, and which of its images to run.
+/// A kernel of a package, and the image to run.
 class PackedKernel {
 public:
-  /// The package's only kernel if `name` is empty. For target "cpu" `isa` is
-  /// the instruction set of its code, or "native". Raises a ValueError where
-  /// there is no such file, kernel or image.
+  /// Reads the kernel `name`, or the only one if it is empty. For target "cpu",
+  /// `isa` is the instruction set of its code, or "native". Raises a ValueError
+  /// if there is no such file, kernel or image.
   PackedKernel(const std::string &path, const std::string &name,
                std::string target, std::string isa);
   ~PackedKernel() { tdm_package_close(package); }
@@ -30,13 +30,15 @@ public:
   PackedKernel &operator=(const PackedKernel &) = delete;
 
   const tdm_kernel_info &getInfo() const { return info; }
-  /// The image for the target; null for the CPU, which gets its own.
+  /// Returns the image for the target; null for the CPU, whose image the
+  /// runtime chooses.
   const tdm_image *getImage() const { return image; }
 
-  /// The runtime's handle on a device, the CPU if it is null; the caller
-  /// destroys it.
+  /// Creates the runtime's handle on a device, or on the CPU if it is null. The
+  /// caller destroys it.
   tdm_kernel *create(const tdm_device *device) const;
-  /// The compiler's handle, which the caller destroys before this.
+  /// Opens the compiler's handle, which the caller must destroy before this
+  /// object.
   TandemKernel *open() const;
 
 private:

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares calls during which other threads of Python run.
+// This file declares calls that release the GIL.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 
 #include <nanobind/nanobind.h>
 
-/// Calls \p call, and lets other threads of Python run meanwhile: it may wait
-/// for a device or a lock, or take long.
+/// Calls \p call with the GIL released, because it may wait for a device or a
+/// lock, or take long.
 template <typename Call>
 auto released(Call call) {
   nanobind::gil_scoped_release release;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the look at an optimizer's parameters before a step.
+// This file implements the check of an optimizer's parameters before a step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -109,7 +109,7 @@ bool ReplayCache::find(PyObject *tensor, const Layout &layout,
     return false;
   dltensor found;
   if (reader->read(tensor, &found)) {
-    // A tensor without memory; who binds it says so.
+    // The tensor has no memory, which binding it reports.
     PyErr_Clear();
     return false;
   }
@@ -182,8 +182,9 @@ void ReplayCache::setStates(nb::list groups, nb::dict all) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// Whether a negation has been put off, which DLPack does not tell. That
-/// happens to imaginary parts, which have gaps unless they are one number.
+/// Returns whether a tensor has PyTorch's negative bit, a deferred negation
+/// that DLPack does not expose. Only imaginary parts have it; they are strided
+/// unless they have one element.
 bool ReplayCache::isNegative(nb::handle tensor) const {
   PyObject *self = tensor.ptr();
   nb::object result = nb::steal(PyObject_VectorcallMethod(
@@ -279,7 +280,7 @@ bool ReplayCache::readGroup(PyObject *group, size_t size, size_t &next) {
   }
   if (static_cast<size_t>(PyList_GET_SIZE(list)) != size)
     return false;
-  // A look at a gradient may run code that changes the list.
+  // Accessing a gradient may run code that changes the list.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i, ++next)
     if (next >= params.size() ||
         params[next].tensor != PyList_GET_ITEM(list, i) ||

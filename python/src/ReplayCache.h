@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the parameters of an optimizer whose last step is to be
-// taken again with other gradients, as most steps are.
+// This file declares a cache of an optimizer's parameters, with which most
+// steps repeat the previous one with new gradients.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@
 #include <tuple>
 #include <vector>
 
-/// Reads a framework's tensor by DLPack without taking a reference to it. These
+/// Reads a framework's tensor through DLPack without taking a reference. These
 /// are the first fields of DLPackExchangeAPI, version 1.
 struct TensorReader {
   struct Version {
@@ -35,21 +35,21 @@ struct TensorReader {
   int (*read)(PyObject *tensor, nanobind::dlpack::dltensor *out);
 };
 
-/// Knows where the parameters of an optimizer and their states lie, and sees in
-/// a fraction of a microsecond each whether they still do and where gradients
-/// are. It does not own the parameters and states.
+/// A cache of the addresses of an optimizer's parameters and states. It checks
+/// that they have not changed and reads the gradients' addresses, in a fraction
+/// of a microsecond per parameter. It does not own parameters or states.
 class ReplayCache {
 public:
-  /// `type` is the type of the framework's tensors. `spreadType` is the type of
-  /// tensors that are divided among ranks, PyTorch's DTensor, or None. `count`
-  /// is the name that states have for their number of steps, empty if they
-  /// count none.
+  /// Creates an empty cache. `type` is the type of the framework's tensors.
+  /// `spreadType` is the type of sharded tensors, PyTorch's DTensor, or None.
+  /// `count` is the states' key for their number of steps, empty if there is
+  /// none.
   ReplayCache(nanobind::handle type, nanobind::handle spreadType,
               const std::string &count);
   ReplayCache(const ReplayCache &) = delete;
 
-  /// Adds a launch, whose tensors are given by what a plan takes; returns its
-  /// number. `gradient` is the position of the gradient among the planes.
+  /// Adds a launch, whose tensors are given as for a plan, and returns its
+  /// number. `gradient` is the index of the gradient among the planes.
   size_t addLaunch(const std::vector<int64_t> &heights,
                    const std::vector<int64_t> &widths,
                    const std::vector<int64_t> &firsts,
@@ -59,29 +59,31 @@ public:
                    std::vector<std::optional<TensorList::Sharding>> shardings,
                    size_t gradient);
 
-  /// Adds a parameter, in the order of the param groups, and its layout in a
-  /// launch; `planes` are the names and addresses in its state. `layout` is a
-  /// tensor with the strides of the gradient.
+  /// Adds a parameter, in the order of the param groups, and the tensor of a
+  /// launch that it is. `planes` are the names and addresses of the planes in
+  /// its state. `gradient` is a tensor with the layout that the gradient must
+  /// have.
   void add(nanobind::handle param, nanobind::handle state, size_t launch,
            size_t tensor,
            const std::vector<std::pair<nanobind::object, uintptr_t>> &planes,
            nanobind::handle gradient);
-  /// Adds one that has no gradient.
+  /// Adds a parameter without a gradient.
   void addIdle(nanobind::handle param);
-  /// The optimizer's param groups have as many parameters as these, and its
-  /// states are these and no others.
+  /// Sets the sizes of the param groups and the states that the optimizer must
+  /// have.
   void setStates(nanobind::list groups, nanobind::dict states);
 
-  /// Whether everything is where it was, except gradients and counts of steps.
+  /// Reads the gradients and the counts of steps. Returns false if anything
+  /// else has changed.
   bool read(nanobind::list groups, nanobind::dict states);
-  /// The number of steps that the tensors of each row have taken.
+  /// Returns the number of steps that the tensors of each row have taken.
   std::vector<int64_t> steps(size_t launch) const;
   /// Stores the number of steps of each row.
   void store(size_t launch, const std::vector<int64_t> &steps);
   const std::vector<tdm_tensor> &tensors(size_t launch) const {
     return launches[launch].list.tensors;
   }
-  /// Only the gradients, each as a vector.
+  /// Returns only the gradients, each as a vector.
   std::vector<tdm_tensor> gradients(size_t launch) const;
 
 private:
@@ -100,10 +102,9 @@ private:
     std::vector<int64_t> steps;
     size_t gradient;
   };
-  /// The mesh and placements of a tensor that is spread over ranks; null for
-  /// any other.
+  /// The mesh and placements of a sharded tensor; null for other tensors.
   struct Spread {
-    /// The description that the last tensor had, which others may have too.
+    /// The spec of the latest tensor, which later tensors often share.
     nanobind::object spec;
     nanobind::object mesh, placements;
   };
@@ -112,7 +113,8 @@ private:
     void *address;
     Layout layout, gradient;
     Spread spread, gradientSpread;
-    /// Negative for a parameter without a gradient.
+    /// The launch and the index in it; negative for a parameter without a
+    /// gradient.
     int64_t launch, index;
     std::vector<std::pair<nanobind::object, void *>> planes;
   };
@@ -121,13 +123,13 @@ private:
   static Layout layoutOf(const nanobind::dlpack::dltensor &tensor);
   bool isSpread(PyObject *tensor) const;
   Spread spreadOf(nanobind::handle tensor) const;
-  /// Whether a tensor is spread over ranks in that way.
+  /// Returns whether a tensor is sharded in that way.
   bool hasSpread(PyObject *tensor, Spread &spread) const;
   bool hasSpec(PyObject *tensor, Spread &spread) const;
-  /// The tensor that has the memory: itself, or its piece on this rank. None if
-  /// a collective may still write that.
+  /// Returns the tensor that owns the memory: the tensor itself, or its local
+  /// shard. Returns None if a collective may still write to the shard.
   nanobind::object memoryOf(PyObject *tensor) const;
-  /// The address of a tensor of that layout; false if it has another.
+  /// Stores the address of a tensor; returns false if it has another layout.
   bool find(PyObject *tensor, const Layout &layout, void *&address) const;
   bool readParam(Param &param);
   bool readGradient(Param &param);

@@ -22,10 +22,10 @@
 namespace nb = nanobind;
 
 namespace {
-/// A storage that was read.
+/// A parsed storage.
 class Storage {
 public:
-  /// Takes a handle; a null one raises the last error.
+  /// Takes ownership of a handle, or raises the last error if it is null.
   explicit Storage(TandemStorage *storage) : storage(storage) {
     orThrow(storage);
   }
@@ -70,7 +70,7 @@ public:
     return compiler().tandemStorageGetPlainGroup(storage);
   }
 
-  /// Whether the dynamic code has a sign; none for other codes.
+  /// Returns whether the dynamic code is signed; none for other codes.
   std::optional<bool> isDynamicSigned() const {
     TandemDynamicCode code = compiler().tandemStorageGetDynamicCode(storage);
     if (code == TandemDynamicNone)
@@ -78,7 +78,8 @@ public:
     return code == TandemDynamicSigned;
   }
 
-  /// None without scales that could be given.
+  /// Returns the storage with given scales; none if it has no scales that could
+  /// be given.
   std::optional<std::string> withGivenScales() const {
     std::string text = compiler().tandemStorageWithGivenScales(storage);
     return text.empty() ? std::nullopt : std::optional(text);

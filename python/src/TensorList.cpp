@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a list of tensors, as Python gives it and a plan takes
-// it.
+// This file implements the conversion of a list of tensors from Python to a
+// plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ TensorList::TensorList(const std::vector<int64_t> &heights,
   spread();
 }
 
-/// Has the tensors refer to their shardings.
+/// Sets the tensors' pointers to their shardings.
 void TensorList::spread() {
   records.resize(shardings.size());
   for (size_t i = 0; i < shardings.size(); ++i)

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares a list of tensors, as Python gives it and a plan takes it.
+// This file declares the conversion of a list of tensors from Python to a plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,15 +18,17 @@
 #include <tuple>
 #include <vector>
 
-/// Tensors, and what their records refer to.
+/// Tensors, and the data that they point to.
 struct TensorList {
-  /// A shard of a tensor: the tensor's row length, the number of the shard,
-  /// where each shard starts and the last one ends, and the group of ranks.
+  /// A shard of a tensor: the tensor's row length, the index of the shard, the
+  /// starts of all shards followed by the end of the last one, and the group of
+  /// ranks.
   using Sharding = std::tuple<int64_t, int64_t, std::vector<int64_t>, int64_t>;
 
   TensorList() = default;
-  /// One entry per tensor; \p pointers holds the planes of all tensors in turn.
-  /// Tensors without a sharding are whole. Throws if the lists do not fit.
+  /// Creates tensors from lists with one entry per tensor, except for
+  /// \p pointers, which has the planes of all tensors in turn. Tensors without
+  /// a sharding are whole. Throws if the lengths do not match.
   TensorList(const std::vector<int64_t> &heights,
              const std::vector<int64_t> &widths,
              const std::vector<int64_t> &firsts,

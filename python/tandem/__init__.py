@@ -6,9 +6,9 @@
 12.0
 """
 
-__version__ = "0.1.0"  # what follows reads it
+__version__ = "0.1.0"  # modules imported below read it
 
-from tandem import _extension  # noqa: F401  (first: it says what is missing)
+from tandem import _extension  # noqa: F401  (first: reports a missing extension)
 from tandem._convert import convert_state
 from tandem._device import Device
 from tandem._interpret import interpret

@@ -1,4 +1,4 @@
-"""Arguments as the extension takes them."""
+"""Checks and conversions of arguments for the extension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def to_integer(name: str, value: int) -> int:
-    """The 64 bits of an integer, signed or not, as a signed one."""
+    """Returns the 64 bits of a signed or unsigned integer as a signed one."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -19,7 +19,7 @@ def to_integer(name: str, value: int) -> int:
 
 
 def to_step(name: str, value: int) -> int:
-    """The number of a step, whose 64 bits have a sign."""
+    """Returns the number of a step, which must fit into a signed 64-bit integer."""
     number = to_integer(name, value)
     if number < 0 < operator.index(value):
         raise ValueError(f"{name} is {value}; it must be less than 2**63")
@@ -27,7 +27,7 @@ def to_step(name: str, value: int) -> int:
 
 
 def to_threads(threads: int) -> int:
-    """A number of threads that the runtime can be asked for."""
+    """Returns a number of threads that the runtime accepts."""
     number = to_integer("threads", threads)
     if not 0 <= number <= 1024:
         raise ValueError(f"threads is {number}; pass 0 for one per core, or 1 to 1024")
@@ -35,7 +35,7 @@ def to_threads(threads: int) -> int:
 
 
 def to_text(name: str, value: str | os.PathLike) -> str:
-    """A text that C can hold to its end."""
+    """Returns a text without null characters, as C requires."""
     text = os.fspath(value)
     if "\0" in text:
         raise ValueError(f"{name} has a NUL character, {text[:40]!r}; leave it out")
@@ -43,7 +43,7 @@ def to_text(name: str, value: str | os.PathLike) -> str:
 
 
 def directories(path: Sequence[str | os.PathLike]) -> list[str]:
-    """Returns the directories in which strategies are searched, and refuses missing ones."""
+    """Returns the directories that are searched for strategies, and refuses missing ones."""
     if isinstance(path, (str, bytes)):
         raise TypeError("path is a list of directories, not one string")
     found = [to_text("path", directory) for directory in path]

@@ -1,4 +1,4 @@
-"""Arrays that frameworks hand over: where they lie, and whether they can hold a plane."""
+"""Arrays of frameworks: their addresses, and checks that they can hold a plane."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tandem import _tandem
 if TYPE_CHECKING:
     from tandem._plane import Plane
 
-# DLPack's (code, bits) that hold each element type; raw bits are welcome too.
+# DLPack's (code, bits) for each element type. Integers with the raw bits are accepted too.
 _DLPACK = {
     "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
     "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
 }
 
 
-#: DLPack's capsules of arrays since its version 1, and the flag of those that are read-only.
+#: The name of DLPack's capsules since its version 1, and the flag of read-only arrays.
 _VERSIONED, _READ_ONLY = b"dltensor_versioned", 1
 _is_capsule = ctypes.pythonapi.PyCapsule_IsValid
 _is_capsule.restype, _is_capsule.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
@@ -34,7 +34,8 @@ _ML_DTYPES = {
 
 
 def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int], int]:
-    """Address, element count, DLPack's type, shape and the GPU's number, or -1."""
+    """Returns the address, element count, DLPack type code, bits, shape, and GPU ordinal or
+    -1."""
     try:
         if (interface := getattr(array, "__cuda_array_interface__", None)) is not None \
                 and not hasattr(array, "__dlpack__"):
@@ -68,15 +69,15 @@ def _describe_cuda(
 
 
 def ordinal_of(plane: Plane, array: object) -> int:
-    """The number of the GPU that an array is on, -1 for the CPU."""
+    """Returns the ordinal of the GPU that an array is on, or -1 for the CPU."""
     if type(array).__module__.startswith("numpy"):
         return -1
     return _describe(plane, array)[-1]
 
 
 def is_read_only(array: object) -> bool:
-    """Whether an array must not be written. One that does not say that it may be, such as
-    JAX's, whose arrays never change, must not."""
+    """Returns whether an array must not be written. This includes arrays that do not report that
+    they are writable, such as JAX's immutable arrays."""
     flags = getattr(array, "flags", None)
     if hasattr(flags, "writeable"):
         return not flags.writeable
@@ -85,14 +86,15 @@ def is_read_only(array: object) -> bool:
     try:
         return memoryview(array).readonly
     except (TypeError, BufferError):
-        pass  # no buffer of NumPy's types
+        pass  # the buffer has no NumPy type
     if (interface := getattr(array, "__cuda_array_interface__", None)) is not None:
         return bool(interface["data"][1])
     return hasattr(array, "__dlpack__") and _exported_read_only(array)
 
 
 def _exported_read_only(array: object) -> bool:
-    """Whether DLPack marks the array as read-only, or does not say, as before its version 1."""
+    """Returns whether DLPack marks the array as read-only or, before its version 1, cannot
+    tell."""
     try:
         capsule = array.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -107,7 +109,8 @@ def _exported_read_only(array: object) -> bool:
 def address_of(
     plane: Plane, array: object, writes: bool = True
 ) -> tuple[int, int, list[int]]:
-    """Address, element count and shape of an array that can hold a plane."""
+    """Returns the address, element count and shape of an array after checking that it can hold a
+    plane."""
     dtype = getattr(array, "dtype", None)
     if writes and plane.written and is_read_only(array):
         raise ValueError(
@@ -123,7 +126,8 @@ def address_of(
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
             array = array.view(f"u{array.itemsize}")
     address, count, code, bits, shape, _ = _describe(plane, array)
-    # Unsigned integers are taken as bits; so are signed ones, except int32, which holds counts.
+    # Unsigned integers are taken as bits, and so are signed ones except int32, which holds
+    # counts.
     raw = bits == plane.bits and (code == 1 or (code == 0 and bits < 32))
     if not raw and (code, bits) not in _DLPACK[plane.type]:
         raise TypeError(

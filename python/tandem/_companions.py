@@ -1,4 +1,4 @@
-"""Companions of a strategy: the same with float32 weights, or with float32 states."""
+"""Companions of a strategy: variants with float32 weights or with float32 states."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tandem._tandem import Storage
 
 
 def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
-    """Whether a parameter keeps its states in float32 where others have codes.
+    """Returns whether a parameter keeps its states in float32 when others store codes.
 
-    Norms and biases do, whose few numbers weigh little in memory and much in the model.
+    This is so for norms and biases, which use little memory but matter for accuracy.
 
     Args:
-        shape: that of the whole parameter, never a shard's: how a state is stored must
-            not depend on how many ranks share it.
-        min_8bit_size: elements that codes take at least, in a parameter with two
-            dimensions or more; 0 or None for no such bound.
+        shape: the shape of the whole parameter, never of a shard: the storage of a state must
+            not depend on the number of ranks.
+        min_8bit_size: the minimum number of elements for codes, in a parameter with two or more
+            dimensions; 0 or None for no limits.
     """
     return bool(min_8bit_size) and (len(shape) < 2 or math.prod(shape) < min_8bit_size)
 
@@ -33,8 +33,8 @@ class Companion:
     """A strategy that is derived from another one.
 
     Attributes:
-        name: the strategy's.
-        rules: what a file of it would say; None for one that is built in.
+        name: the name of the strategy.
+        rules: the rules that a file of it would have; None for a built-in strategy.
     """
 
     name: str
@@ -42,15 +42,15 @@ class Companion:
 
 
 def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
-    """The companion of the strategy that a kernel was compiled under, of the same graph.
+    """Returns the companion of the strategy that a kernel was compiled under.
 
     Args:
         kernel: the graph under the strategy itself.
-        wide: whether weights and gradients are float32, and the f32 policy computes.
-        small: whether states that are codes are float32.
+        wide: whether weights and gradients become float32 under the f32 compute policy.
+        small: whether states in codes become float32.
 
     Returns:
-        None if the strategy is its own companion.
+        The companion, or None if the strategy is its own companion.
     """
     coded = [role for role in _roles(kernel, RoleKind.STATE)
              if small and described(kernel.storages[role]).is_coded]
@@ -68,11 +68,11 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
 
 
 def with_copy(kernel: Kernel, type: str) -> Companion:
-    """The same strategy of weights in codes, with a copy of what they decode to.
+    """Returns the same strategy with, next to weights in codes, a copy of the decoded weights.
 
     Args:
         kernel: the graph under the strategy itself.
-        type: what modules compute with, "f16" or "bf16".
+        type: the type of the copy, which modules compute with: "f16" or "bf16".
     """
     copies = {role: Storage.working(type, kernel.storages[role]).text
               for role in _roles(kernel, RoleKind.PARAM)}
@@ -82,7 +82,7 @@ def with_copy(kernel: Kernel, type: str) -> Companion:
 
 
 def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
-    """The tensors of some kinds, in order."""
+    """Returns the tensors of some kinds, in order."""
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
 
@@ -91,15 +91,15 @@ def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
 
 
 def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
-    """Makes weight and gradient float32, and so what the f32 policy has no value for.
+    """Changes the weight, the gradient, and states without a value under the f32 policy to
+    float32.
 
-    What a strategy keeps besides a narrow weight, a residual for instance, is what the weight
-    lacks of a float32.
+    Other planes of the weight, such as a residual, only extend its narrow type to float32.
     """
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
         storages[role] = floats("f32")
     for role in _roles(kernel, RoleKind.STATE):
-        # Kahan's compensation and sums of float32 are only for their own formats.
+        # Kahan's compensation and exact sums are only for their own formats.
         if not described(storages[role]).has_f32_value:
             _warn(kernel.strategy, role, storages[role])
             storages[role] = floats("f32")
@@ -107,7 +107,7 @@ def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
 
 @lru_cache(maxsize=None)
 def _warn(strategy: str, role: str, storage: str) -> None:
-    """Says, once in a process, that a state is stored otherwise than asked for."""
+    """Warns, once per process, that a state is not stored as requested."""
     warnings.warn(
         f"strategy {strategy!r} stores {role} as {storage}, which cannot be computed under "
         f"the f32 policy of float32 parameters; beside these, {role} is float32",
@@ -116,6 +116,6 @@ def _warn(strategy: str, role: str, storage: str) -> None:
 
 def rules_of(compute: str, kinds: Mapping[str, RoleKind],
              storages: Mapping[str, str]) -> Rules:
-    """A strategy with a rule for each tensor."""
+    """Returns the rules of a strategy with one rule for each tensor."""
     return Rules(compute, tuple((kinds[role], role, storage)
                                 for role, storage in storages.items()))

@@ -1,6 +1,6 @@
-"""Finds Tandem's compiler, or says what to do if it is missing.
+"""Finds Tandem's compiler, or explains what to install if it is missing.
 
-The extension asks; nothing here runs before the compiler is needed.
+The extension calls this module when it first needs the compiler.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib.metadata
 from pathlib import Path
 
-#: The distribution that has the compiler, and its library.
+#: The distribution that contains the compiler, and the library in it.
 DISTRIBUTION, LIBRARY = "tandem-mlir", "libTandem.so"
 
 
 def locate() -> str | None:
-    """The compiler's path as pip knows it, where it was installed in a different directory from
-    this package; None if pip has not installed it."""
+    """Returns the path of the compiler's library in its installed distribution, which may be in
+    a different directory from this package; None if it is not installed."""
     try:
         path = importlib.metadata.distribution(DISTRIBUTION).locate_file(f"tandem/{LIBRARY}")
     except importlib.metadata.PackageNotFoundError:
@@ -23,7 +23,7 @@ def locate() -> str | None:
 
 
 def explain(reason: str) -> str:
-    """The message of an ImportError for what the dynamic loader says of the compiler."""
+    """Returns the message of an ImportError for the dynamic loader's error."""
     from tandem import __version__
 
     wheel = f"pip install {DISTRIBUTION}=={__version__}"

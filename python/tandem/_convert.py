@@ -26,7 +26,7 @@ from tandem._storages import floats
 class Executor:
     """Launches kernels on a device and copies its memory: here, the CPU."""
 
-    #: The GPU, if it is one.
+    #: The GPU, or None for the CPU.
     device: Device | None = None
     #: The target that kernels are compiled for.
     target = "cpu"
@@ -35,15 +35,15 @@ class Executor:
     is_capturing = False
 
     def plan(self, kernel: Kernel) -> Plan:
-        """A plan for the next launch."""
+        """Returns a plan for the next launch."""
         return Plan(kernel)
 
     def launch(self, plan: Plan, hypers, integers, threads: int = 0) -> int:
-        """Runs one step; returns its flags where they are known."""
+        """Runs one step, and returns its flags if they are known."""
         return plan.launch(hypers, integers, threads=threads)
 
     def call(self, work) -> None:
-        """Calls `work`, in the order of the other calls of this executor."""
+        """Calls `work` in order with the other calls of this executor."""
         work()
 
     def copy(self, to: int, source: int, bytes: int) -> None:
@@ -51,7 +51,7 @@ class Executor:
         ctypes.memmove(to, source, bytes)
 
     def clear(self, to: int, bytes: int) -> None:
-        """Makes memory zero."""
+        """Fills memory with zeros."""
         ctypes.memset(to, 0, bytes)
 
 
@@ -61,13 +61,13 @@ CPU = Executor()
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in memory: its size, the addresses of its planes, its first element, and how it
-    is spread over ranks, if it is.
+    """A tensor in memory: its size, the addresses of its planes, the index of its first element,
+    and its sharding, if any.
 
-    A vector per row or column of a matrix is a flat tensor of its own.
+    A vector with an entry per row or column of a matrix is a flat tensor here.
     """
 
-    size: int | tuple[int, int]  #: its elements, or its rows and columns
+    size: int | tuple[int, int]  #: the number of elements, or of rows and columns
     addresses: Sequence[int]
     first: int = 0
     sharding: Sharding | None = None
@@ -82,34 +82,34 @@ class Tensor:
 class Conversion:
     """Converts tensors from one storage to another.
 
-    Storages that are alike, and sums of planes of one format, are copied bit for
-    bit. Else a kernel carries the value over, that is the exact sum where both
-    are sums of floats, and elsewhere the f32 that docs/Numerics.md decodes.
+    Equal storages, and sums of planes in one format, are copied bit for bit. Otherwise a kernel
+    converts the value: the exact sum if both storages are sums of floats, and else the decoded
+    f32 (docs/Numerics.md).
 
     Args:
-        adds: whether the value is added to the one that is there, in f32.
-        fresh: whether targets are new. Then a scale that would be given is made, and
-            what delayed scaling remembers begins with the value.
-        matrix: whether tensors are matrices, whose groups begin anew in each row.
-        floor: whether what is positive stays positive, as in second moments. Then the
-            value goes through f32.
-        chip: what the kernel is compiled for.
+        adds: whether the value is added, in f32, to the value of the target.
+        fresh: whether targets are new. If so, given scales are computed, and the history of
+            delayed scaling starts with the value.
+        matrix: whether tensors are matrices, whose groups start anew in each row.
+        floor: whether positive values must not become zero, as in second moments. The value is
+            then converted through f32.
+        chip: the target that the kernel is compiled for.
     """
 
     def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
                  matrix: bool = False, floor: bool = False, chip: str = "cpu"):
-        #: The numbers of planes of the target and of the source in the kernel, in this order,
-        #: and of its launches.
+        #: The numbers of the target's and the source's planes in the kernel, in this order, and
+        #: the number of its launches.
         native, self.written, self.read, self.launches = _tandem.compile_conversion(
             source, target, adds, fresh, matrix, floor, chip)
-        #: None where planes are copied.
+        #: The kernel; None if planes are copied.
         self.kernel = None if native is None else Kernel(native, None, chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
             planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU,
             exchange: Callable[[int, memoryview], None] | None = None) -> None:
-        """Converts each source to the target with the same index, of these planes; `exchange` is what
-        :meth:`Plan.set_exchange` takes, for targets that are shards."""
+        """Converts each source to the target with the same index, which has these planes.
+        `exchange` is for targets that are shards, as in :meth:`Plan.set_exchange`."""
         if self.kernel is None:
             self._copy(executor, sources, targets, planes)
             return
@@ -123,7 +123,7 @@ class Conversion:
             shardings=[target.sharding for _, target in tensors],
         )
         if self.launches > 1:
-            # The first time is to see how large a scale has to be.
+            # The first launch determines the scales.
             self._clear(executor, targets, planes)
         for _ in range(self.launches):
             executor.launch(plan, [[]], [[]], threads)
@@ -131,7 +131,7 @@ class Conversion:
 
     @staticmethod
     def _clear(executor, targets, planes) -> None:
-        """Sets the planes of targets that carry over between steps to zero."""
+        """Fills the targets' planes that persist between steps with zeros."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
                 if plane.persistent and target.bytes(plane):
@@ -139,7 +139,7 @@ class Conversion:
 
     @staticmethod
     def _copy(executor, sources, targets, planes, start: int = 0) -> None:
-        """Copies planes; those from `start` on that no source has are zero."""
+        """Copies planes. Planes from `start` on that the source does not have become zero."""
         for i, target in enumerate(targets):
             known = sources[i].addresses if sources else []
             for j in range(start, len(target.addresses)):
@@ -156,12 +156,12 @@ class Conversion:
 def conversion(source: str, target: str, adds: bool = False,
                fresh: bool = True, matrix: bool = False, floor: bool = False,
                chip: str = "cpu") -> Conversion:
-    """The conversion between two storages, compiled once per process."""
+    """Returns the conversion between two storages, which is compiled once per process."""
     return Conversion(source, target, adds, fresh, matrix, floor, chip)
 
 
 def _stamp(file: str) -> tuple:
-    """Returns a stamp that differs once a file has changed."""
+    """Returns a stamp that changes if a file has changed."""
     try:
         state = os.stat(file)
     except (OSError, ValueError):
@@ -171,8 +171,8 @@ def _stamp(file: str) -> tuple:
 
 def compile_written(graph: str | os.PathLike, strategy: str, rules: Rules | None,
                     target: str, path: Sequence[str | os.PathLike], **options) -> Kernel:
-    """Compiles a graph under a strategy that consists of `rules`, or, if they are None, under
-    the strategy that is found by its name."""
+    """Compiles a graph under a strategy that consists of `rules` or, if they are None, that is
+    found by its name."""
     if rules is None:
         return _kernel.compile(graph, strategy, target, path=path, **options)
     return _kernel.compile_rules(graph, strategy, rules, target, **options)
@@ -192,8 +192,8 @@ atexit.register(_compile.cache_clear)
 def compiled(graph: str | os.PathLike, strategy: str,
              path: Sequence[str | os.PathLike], target: str = "cpu",
              rules: Rules | None = None, metrics: bool = False) -> Kernel:
-    """tandem.compile, once in a process as long as the files stay the same; `rules` are the
-    strategy's, if that has no file."""
+    """Returns a kernel as :func:`tandem.compile` does, cached until one of its files changes.
+    `rules` are those of a strategy without a file."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
     return _compile(graph, strategy, rules, path, target, metrics,
@@ -201,12 +201,12 @@ def compiled(graph: str | os.PathLike, strategy: str,
 
 
 def planes_of(kernel: Kernel, role: str) -> list[Plane]:
-    """The planes of one tensor, in order."""
+    """Returns the planes of one tensor, in order."""
     return [plane for plane in kernel.planes if plane.role == role]
 
 
 def kept_roles(kernel: Kernel) -> list[str]:
-    """The tensors that live from step to step: the params and the states."""
+    """Returns the tensors that persist between steps: the params and the states."""
     kinds = (RoleKind.PARAM, RoleKind.STATE)
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
@@ -217,25 +217,25 @@ class Stored:
 
     storage: str
     planes: list[Plane]
-    #: Whether it is a matrix, and not a vector or a flat tensor.
+    #: Whether the tensor is a matrix rather than a vector or a flat tensor.
     matrix: bool
-    #: Whether it is a second moment, in which what is positive is not stored as zero.
+    #: Whether the tensor is a second moment, whose positive values are not stored as zero.
     floor: bool
 
     @classmethod
     def of(cls, kernel: Kernel, role: str) -> Stored:
-        """One of a kernel's tensors."""
+        """Returns the description of one of a kernel's tensors."""
         planes = planes_of(kernel, role)
         matrix = kernel.is_matrix and planes[0].per == Granularity.ELEMENT
         return cls(kernel.storages[role], planes, matrix, role in kernel.second_moments)
 
     @property
     def is_grouped(self) -> bool:
-        """Whether neighbours share a scale, which those of a matrix do by rows."""
+        """Whether neighbouring elements share a scale; in a matrix, only within a row."""
         return any(plane.is_grouped for plane in self.planes)
 
     def meets(self, other: Stored) -> bool:
-        """Whether one kernel can read the one and write the other."""
+        """Returns whether one kernel can read this tensor and write the other."""
         if not (self.is_grouped and other.is_grouped):
             return True
         blocks = {plane.rows for stored in (self, other) for plane in stored.planes
@@ -243,7 +243,7 @@ class Stored:
         return self.matrix == other.matrix and len(blocks) < 2
 
     def shape_of(self, plane: Plane, rows: int, columns: int) -> tuple[int, ...]:
-        """The shape of a plane's array; groups of a matrix begin anew in each row."""
+        """Returns the shape of a plane's array. Groups of a matrix start anew in each row."""
         if not self.matrix and plane.per == Granularity.ELEMENT:
             return (plane.entries(rows * columns),)
         if not self.matrix or not plane.elements_per_entry:
@@ -251,13 +251,15 @@ class Stored:
         return plane.groups(columns, rows)
 
 
-#: The plane of a value between two storages that no one kernel knows, which is floats("f32").
+#: The plane of the intermediate value, stored as floats("f32"), for two storages that no single
+#: kernel can convert.
 WIDE_PLANE = Plane()
 
 
 def carry(source: Stored, target: Stored, size: int | tuple[int, int],
           addresses: tuple[list[int], list[int]], first: int, threads: int) -> None:
-    """Converts one tensor; `addresses` are those of the source's and target's planes."""
+    """Converts one tensor. `addresses` has the addresses of the source's and the target's
+    planes."""
     def run(ours: str, theirs: str, matrix: bool, start: list[int], end: list[int],
             planes: Sequence[Plane]) -> None:
         shape = size if matrix or isinstance(size, int) else math.prod(size)
@@ -285,25 +287,25 @@ def convert_state(
     first: int = 0,
     threads: int = 0,
 ) -> dict:
-    """The params and states of a graph under another strategy.
+    """Converts the params and states of a graph to another strategy.
 
-    What both strategies store alike is copied bit for bit. Else the value is
-    carried over, exactly where the target can hold it, and rounded to nearest
-    where not (docs/Strategies.md says what that means for each storage).
+    Tensors that both strategies store in the same way are copied bit for bit. Other values are
+    converted exactly if the target can represent them, and rounded to nearest if not
+    (docs/Strategies.md describes this for each storage).
 
     Args:
         graph: as for :func:`compile`.
-        arrays: the planes under `source`, as its kernel takes them. Those of
-            gradients may be left out; they are converted if they are there.
-        source: the strategy that the arrays are stored by.
+        arrays: the planes under `source`, as its kernel takes them. Gradients are optional and
+            are converted if present.
+        source: the strategy that the arrays are stored under.
         target: the strategy to convert to.
-        path: directories searched for strategies first.
+        path: directories that are searched for strategies first.
         first: the index of element 0 in the unsharded tensor.
         threads: 0 means one per core; results do not depend on it.
 
     Returns:
-        New NumPy arrays, one for each plane: float32, and unsigned integers that
-        hold the bits of every other type. Those of a matrix have two dimensions.
+        A dict of new NumPy arrays, one for each plane: float32, or unsigned integers with the
+        bits of any other type. Arrays of a matrix have two dimensions.
     """
     import numpy as np
 

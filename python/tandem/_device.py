@@ -9,7 +9,7 @@ from tandem._arguments import to_text
 
 
 class Device:
-    """A device of a driver of the runtime, by its number: by default a GPU."""
+    """A device of one of the runtime's drivers, by default a GPU."""
 
     def __init__(self, ordinal: int = 0, driver: str = "cuda"):
         self._native = _tandem.Device(to_text("driver", driver), ordinal)
@@ -21,11 +21,11 @@ class Device:
 
     @staticmethod
     def count(driver: str = "cuda") -> int:
-        """Returns the number of devices of a driver, which is 0 where its library is missing."""
+        """Returns the number of a driver's devices, which is 0 if its library is missing."""
         return _tandem.device_count(to_text("driver", driver))
 
     def synchronize(self) -> None:
-        """Waits until the device has done all its work."""
+        """Waits for all work of the device."""
         self._native.synchronize()
 
     def __repr__(self) -> str:
@@ -34,5 +34,5 @@ class Device:
 
 @functools.lru_cache(maxsize=None)
 def open_gpu(ordinal: int) -> Device:
-    """A GPU, opened once."""
+    """Returns a GPU, which is opened only once."""
     return Device(ordinal)

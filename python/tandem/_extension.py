@@ -1,4 +1,4 @@
-"""Loads the extension, or says why there is none."""
+"""Loads the extension, or explains why it cannot be loaded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def explain(reason: str, folder: Path = Path(__file__).parent) -> str:
-    """The message of an ImportError for why the extension in `folder` was not imported."""
+    """Returns the message of an ImportError that explains why the extension in `folder` was not
+    imported."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     again = "install it again: pip install --force-reinstall tandem-runtime"
     if "libtandem_runtime" in reason:

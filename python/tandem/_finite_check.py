@@ -1,4 +1,4 @@
-"""Kernels that only look whether gradients are finite."""
+"""Kernels that only check whether gradients are finite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tandem import _tandem
 
-#: Kernels that only read gradients, by the types of these and the target.
+#: Kernels that only read gradients, by the gradients' types and the target.
 _compiled: dict[tuple, _tandem.Kernel] = {}
 
 # The extension reports kernels that outlive the interpreter.
@@ -15,8 +15,8 @@ atexit.register(_compiled.clear)
 
 
 def compiled_check(kernel) -> tuple[_tandem.Kernel, list[int]]:
-    """A kernel that only reads the gradients of another, and the numbers of the planes that
-    it reads.
+    """Returns a kernel that only reads the gradients of another kernel, and the indices of the
+    planes that it reads.
 
     Raises:
         ValueError: the gradients are integer codes.
@@ -35,7 +35,7 @@ def compiled_check(kernel) -> tuple[_tandem.Kernel, list[int]]:
 
 
 class FiniteCheck:
-    """A plan that reads the gradients of another, before that one writes anything.
+    """A plan that reads the gradients of another plan before that one writes anything.
 
     Args:
         kernel: the :class:`Kernel` of the other plan.
@@ -51,24 +51,24 @@ class FiniteCheck:
 
     def update(self, sizes: Sequence[int | tuple[int, int]],
                pointers: Sequence[Sequence[int]]) -> None:
-        """Takes the tensors of the other plan, to which the check is that of vectors."""
+        """Sets the tensors to those of the other plan, which the check treats as vectors."""
         counts = [size[0] * size[1] if isinstance(size, tuple) else size for size in sizes]
         zeros = [0] * len(counts)
         self.plan.update([1] * len(counts), counts, zeros, zeros, zeros,
                          [addresses[at] for addresses in pointers for at in self._planes], [])
 
     def launch(self, threads: int = 0) -> int:
-        """The flags that the gradients raise, for which this waits."""
+        """Checks the gradients, and returns the flags that they raise."""
         return self.plan.launch([], [], 1, threads)
 
     def launch_async(self, stream: int, skip: int, flags: int) -> None:
-        """Has the GPU set the two words at `flags` to what makes the next launch do nothing:
-        what `skip` says, and the flags that the gradients raise."""
+        """Enqueues a check on the GPU. It sets the two words at `flags`, by which the next
+        launch is skipped, to the word at `skip` and the flags that the gradients raise."""
         self.plan.launch_on_device(0, 0, 1, stream, skip, flags)
 
 
 class SkipFlag:
-    """The two words in the memory of a GPU that a :class:`FiniteCheck` sets."""
+    """Two words in the memory of a GPU, which a :class:`FiniteCheck` sets."""
 
     def __init__(self, device):
         self._native = device._native

@@ -1,4 +1,4 @@
-"""Finds the graph of the library that is an optimizer with some options."""
+"""Finds the library's graph for an optimizer and its options."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ _DECAYS = {"inside": "adamw", "before": "adamw_decay_before", "after": "adamw_de
 
 
 def adamw(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -> str:
-    """The graph of AdamW.
+    """Returns the name of AdamW's graph.
 
     Args:
         decay: "inside", "before" or "after" the update.
-        eps_inside_root: whether epsilon is added under the root.
-        max_norm: the bound of the norm of all gradients; None for none.
-        optimizer: the class that takes graphs of one's own, for messages.
+        eps_inside_root: whether epsilon is added inside the square root.
+        max_norm: the maximum norm of all gradients; None for no clipping.
+        optimizer: the class that takes custom graphs, for messages.
 
     Raises:
         ValueError: the library has no such graph.
@@ -38,11 +38,11 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -
 
 
 def sgd(momentum: float, nesterov: bool) -> str:
-    """The graph of SGD.
+    """Returns the name of SGD's graph.
 
     Args:
-        momentum: 0 for none, which needs no state.
-        nesterov: whether momentum looks ahead.
+        momentum: 0 means no momentum and no state.
+        nesterov: whether to use Nesterov momentum.
 
     Raises:
         ValueError: nesterov without momentum.

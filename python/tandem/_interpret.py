@@ -1,4 +1,4 @@
-"""The reference interpreter, the oracle of the compiler's lowerings."""
+"""The reference interpreter, which is the oracle for the compiler's lowerings."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def interpret(
     first: int = 0,
     function: str = "",
 ) -> int:
-    """Runs one step in the reference interpreter, updating arrays in place, and
-    returns the launch's flags.
+    """Runs one step in the reference interpreter, updates the arrays in place, and returns the
+    flags.
 
-    The interpreter applies the numerical specification to the source graph by
-    itself, in integer arithmetic; it shares no code with the compiler's
-    lowerings and is their oracle. Arrays hold the planes' bits. They are one
-    tensor, and a sum over the model is one over it; in a graph of matrices those of
-    a matrix have two dimensions. A ``tandem.kernel``, and the ``tandem.step``
-    that it becomes, at any stage up to ``-tandem-widen``, run unchanged; their strategy is None.
+    The interpreter applies the numerical specification directly to the source graph, in integer
+    arithmetic; it shares no code with the compiler's lowerings and is their oracle. Arrays hold
+    the planes' bits. They belong to one tensor, which is also the whole model for sums over the
+    model. In a graph of matrices, arrays of a matrix have two dimensions. A ``tandem.kernel``,
+    and the ``tandem.step`` that it is lowered to, run at any stage up to ``-tandem-widen``;
+    their strategy is None.
     """
     step = to_step("step", step)
     if step < 1:

@@ -1,4 +1,4 @@
-"""Kernels: compiled, saved to packages and loaded."""
+"""Kernels, and functions that compile, save and load them."""
 
 from __future__ import annotations
 
@@ -16,32 +16,31 @@ from tandem._plane import Plane, RoleKind
 
 
 class Kernel:
-    """A graph compiled under a strategy, or a kernel of its own, for one target.
+    """A graph compiled under a strategy, or a compiled ``tandem.kernel``, for one target.
 
     Calling it updates arrays in place::
 
         kernel({"param": p, "grad": g, "exp_avg": m, "exp_avg_sq": v},
                lr=1e-3, weight_decay=0.1, step=1)
 
-    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol), or,
-    for a kernel compiled for a chip such as "sm_90", arrays on one GPU (DLPack or
-    ``__cuda_array_interface__``), named as in :attr:`planes`, of one size (those of scales have an entry for
-    each group of elements, :meth:`Plane.entries`). A kernel of matrices takes
-    arrays with two dimensions, transposed copies with theirs the other way around, and
-    what it keeps per row or column with one. 8- and 16-bit planes also
-    take integers of that width, so that NumPy arrays, which lack bfloat16 and
-    8-bit floats, can hold them.
+    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol) or, for a kernel
+    compiled for a chip such as "sm_90", arrays on one GPU (DLPack or
+    ``__cuda_array_interface__``). They are named as in :attr:`planes` and have the same size,
+    except that scales have one entry for each group of elements (:meth:`Plane.entries`). A
+    matrix kernel takes two-dimensional arrays, with transposed dimensions for transposed copies,
+    and one-dimensional arrays for values per row or column. 8- and 16-bit planes also take
+    integers of that width, because NumPy has neither bfloat16 nor 8-bit floats.
     """
 
     def __init__(self, native: _tandem.Kernel, strategy: str | None, target: str):
         self._native = native
         self.strategy = strategy
         self.target = target
-        #: The kernel's description besides its arrays and scalars: the fields of
+        #: The kernel's description except for its arrays and scalars: the fields of
         #: ``tdm_kernel_info`` and ``tdm_kernel_desc`` (tandem_package.h).
         self.info: dict[str, object] = native.info
         self.planes = [Plane(**fields) for fields in native.planes]
-        #: Hyperparameters and their defaults (None: must be given).
+        #: Hyperparameters and their defaults; None for one that must be given.
         self.hypers: dict[str, float | None] = {
             hyper["name"]: hyper["default"] for hyper in native.hypers
         }
@@ -66,30 +65,31 @@ class Kernel:
 
     @property
     def bytes_per_parameter(self) -> float:
-        """Bytes of weight, gradient and states together, from their storages."""
+        """The number of bytes per parameter for weight, gradient and states, from their
+        storages."""
         return sum(plane.bytes_per_element for plane in self.planes)
 
     @property
     def phases(self) -> int:
-        """The number of times that a step goes over the elements, or over rows: more than one
-        if a value of many elements is needed before they can be written."""
+        """The number of passes of a step over the elements or rows: more than one if writing
+        them needs a reduction over many elements."""
         return len(self._native.phases)
 
     @property
     def launches(self) -> int:
-        """Launches of a step that follow each other: phases between which only values of
-        the same rows pass are one."""
+        """The number of consecutive launches of a step. Phases that depend on each other only
+        within the same rows share a launch."""
         return sum(not phase["fused_with_previous"] for phase in self._native.phases)
 
     @property
     def is_matrix(self) -> bool:
-        """Whether tensors are matrices, whose rows and columns the kernel knows."""
+        """Whether the kernel takes matrices, whose rows and columns it uses."""
         return self.info["matrix"]
 
     @property
     def is_flat_graph(self) -> bool:
-        """Whether the graph's own tensors have one dimension; if the kernel is one of
-        matrices, their rows then matter only to scales."""
+        """Whether the graph's own tensors have one dimension. The rows of a matrix kernel then
+        affect only scales."""
         return self.info["flat_graph"]
 
     @property
@@ -99,7 +99,7 @@ class Kernel:
 
     @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
-        """The reductions that phases compute for later ones: ("sum", "model", phase)."""
+        """The reductions that phases compute for later ones, such as ("sum", "model", phase)."""
         return tuple(
             (of["kind"].name.lower(), of["scope"].name.lower(), of["phase"])
             for of in self._native.reductions
@@ -107,7 +107,7 @@ class Kernel:
 
     @property
     def signature(self) -> str:
-        """One line per array and scalar that a call takes."""
+        """A description of the arguments of a call, with one line per array and scalar."""
         lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
@@ -123,8 +123,8 @@ class Kernel:
 
     @property
     def image(self) -> bytes:
-        """The code for the target: PTX text for a chip, an ELF file for an instruction
-        set. That for "cpu" stays in this process."""
+        """The code for the target: PTX text for a chip, or an ELF file for an instruction set.
+        The code for "cpu" exists only in this process."""
         if not self._native.image:
             raise AttributeError(
                 f"the code of a kernel for {self.target!r} stays in this process; compile "
@@ -133,7 +133,7 @@ class Kernel:
 
     @property
     def ptx(self) -> str:
-        """The PTX text; only for a chip."""
+        """The PTX text, if the target is a chip."""
         kind, code = self._native.image or (None, b"")
         if kind != "PTX":
             raise AttributeError(
@@ -143,29 +143,29 @@ class Kernel:
 
     @property
     def ir(self) -> str:
-        """The kernel as MLIR text, after its storages and policy were lowered."""
+        """The kernel as MLIR text, after the lowering of its storages and compute policy."""
         return self.info["ir"]
 
     @functools.cached_property
     def second_moments(self) -> frozenset[str]:
-        """The states that are second moments of gradients, none of them negative."""
+        """The states that are second moments of gradients, which are never negative."""
         return frozenset(role for role, _, is_second in self._native.tensors if is_second)
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
-        """The storage of each tensor, as MLIR spells it: "#tandem.float<bf16>"."""
+        """The storage of each tensor in MLIR's notation, such as "#tandem.float<bf16>"."""
         return {role: storage for role, storage, _ in self._native.tensors}
 
     def save(self, path: str | os.PathLike, targets: Sequence[str] = ()) -> None:
-        """Writes a package of this kernel: :func:`save`."""
+        """Writes a package of this kernel; see :func:`save`."""
         save(path, [self], targets)
 
     def scalars(self, values: Mapping[str, float]) -> tuple[list[float], list[int]]:
-        """Hypers and integers in launch order, defaults filled in.
+        """Returns the hyperparameters and integers in launch order, with defaults filled in.
 
         Raises:
-            TypeError: a scalar that the kernel does not have, or one without a default
-                that is not given. The number of the step has none.
+            TypeError: a scalar is unknown, or one without a default is missing. The step has no
+                default.
         """
         unknown = set(values) - set(self.hypers) - set(self.integers)
         if unknown:
@@ -182,8 +182,8 @@ class Kernel:
                         for name, kind in self.integers.items()]
 
     def _integer(self, name: str, kind: RoleKind, values: Mapping[str, float]) -> int:
-        """The value of an integer scalar. Seeds default to 0; steps have no default,
-        since each call needs another one."""
+        """Returns the value of an integer scalar. Seeds default to 0; steps have no default,
+        since each call needs a new one."""
         if kind is RoleKind.SEED:
             return to_integer(name, values.get(name, 0))
         if name not in values:
@@ -201,17 +201,15 @@ class Kernel:
         first: int = 0,
         **scalars: float,
     ) -> int:
-        """Runs one step in place and returns the launch's flags
-        (:meth:`Plan.launch`).
+        """Runs one step in place and returns the launch's flags (:meth:`Plan.launch`).
 
-        ``threads`` 0 means one per core; results do not depend on it. ``key``
-        and ``first`` place the tensor for stochastic rounding: its random-number
-        key, and the index of its element 0 in the unsharded tensor. A kernel whose
-        :attr:`integers` include a step must be given its number, which starts at 1 and
-        decides bias corrections and random bits.
+        ``threads`` 0 means one per core; results do not depend on it. ``key`` and ``first``
+        identify the tensor for stochastic rounding: they are its random-number key, and the
+        index of its element 0 in the unsharded tensor. A kernel whose :attr:`integers` include a
+        step needs its number, which starts at 1 and determines bias corrections and random bits.
 
-        On a GPU the step begins when the GPU has done all its work, and the call
-        waits for it; a :class:`Plan` does neither.
+        On a GPU the call waits for all earlier work of the GPU and for the step; a :class:`Plan`
+        does neither.
         """
         hypers, integers = self.scalars(scalars)
         shape, addresses = self.addresses(arrays)
@@ -223,7 +221,7 @@ class Kernel:
         return plan.launch([hypers], [integers], threads=threads)
 
     def _device_of(self, arrays: Mapping[str, object]) -> Device | None:
-        """The GPU that has the arrays; None if the CPU does."""
+        """Returns the GPU that the arrays are on, or None for the CPU."""
         places = {ordinal_of(plane, arrays[plane.name]) for plane in self.planes}
         if len(places) > 1:
             raise ValueError(f"the arrays of {self._title} are on several devices; "
@@ -235,12 +233,12 @@ class Kernel:
         self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
         *, writes: bool = True, matrix: bool | None = None,
     ) -> tuple[tuple[int, int], dict[str, int]]:
-        """The rows and columns (a tensor of any other kernel is one row) and the
-        address of each plane, after checking names, types and sizes of the arrays.
+        """Returns the rows and columns and the address of each plane, after checking names,
+        types and sizes of the arrays. Without rows, a tensor is one row.
 
-        ``planes`` are those that are wanted, all if None; ``writes`` says whether
-        what the kernel writes must be writable, ``matrix`` whether arrays have rows,
-        which is :attr:`is_matrix` if None.
+        ``planes`` selects planes, all if None. ``writes`` is whether arrays that the kernel
+        writes must be writable. ``matrix`` is whether arrays have rows, by default
+        :attr:`is_matrix`.
         """
         matrix = self.is_matrix if matrix is None else matrix
         planes = self.planes if planes is None else planes
@@ -281,7 +279,7 @@ class Kernel:
 
     def _origin(self, missing: Sequence[str], extra: Sequence[str],
                 arrays: Mapping[str, object]) -> str:
-        """Says that arrays look like those of another strategy, if they do."""
+        """Returns a hint if the arrays look like those of another strategy."""
         roles = {plane.role for plane in self.planes if plane.kind is not RoleKind.GRAD}
         partial = {p.role for p in self.planes if p.name in missing} & roles
         foreign = [name for name in extra
@@ -294,7 +292,7 @@ class Kernel:
 
     def _shape(self, plane: Plane, array: object, writes: bool,
                matrix: bool) -> tuple[int, int]:
-        """Rows and columns of the matrix of an array with an entry for each element."""
+        """Returns the rows and columns of an array with an entry for each element."""
         _, count, shape = address_of(plane, array, writes)
         if not matrix:
             return 1, count
@@ -327,25 +325,27 @@ def compile(
     """Compiles an optimizer graph under a strategy, or a kernel without one.
 
     Args:
-        graph: a library graph's name, the path of an .mlir file, or MLIR text. The
-            file or text may hold one ``tandem.kernel`` instead of a graph, at any
-            stage between ``-tandem-form-kernel`` and ``-tandem-split-phases``.
-        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; None
-            for a kernel, which says itself how its tensors are stored.
+        graph: a library graph's name, the path of an .mlir file, or MLIR text. The file or text
+            may contain a ``tandem.kernel`` instead of a graph, at any stage between
+            ``-tandem-form-kernel`` and ``-tandem-split-phases``.
+        strategy: the name of a strategy, built in or ``<name>.mlir`` on ``path``; None for a
+            kernel, which already has storages.
         target: "cpu", or an NVIDIA chip such as "sm_90".
-        path: directories searched for strategies first.
-        isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; the
-            same bits result from each.
-        width: elements per step, a power of two up to 256; 0 chooses.
+        path: directories that are searched for strategies first.
+        isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; results do not depend
+            on it.
+        width: the number of elements per vector step, a power of two up to 256; 0 chooses it
+            automatically.
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite
             (:meth:`Plan.launch`).
-        function: which graph, where there are several: of a layer the forward pass,
-            "rms_norm", or the backward pass, "rms_norm_backward".
+        function: the name of the graph, if there are several, such as a layer's forward pass
+            "rms_norm" or its backward pass "rms_norm_backward".
 
     Raises:
-        ValueError: what does not compile, with diagnostics and their fields (docs/Python.md).
+        ValueError: compilation fails. The error has the diagnostics as attributes
+            (docs/Python.md).
     """
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),
@@ -357,16 +357,16 @@ def compile(
 
 @dataclass(frozen=True)
 class Rules:
-    """A strategy that is in no file."""
+    """A strategy without a file."""
 
-    compute: str  #: the policy, as :attr:`Kernel.compute` has it
-    #: (kind, tensor, storage), None for all tensors of the kind; the first one counts
+    compute: str  #: the compute policy in the form of :attr:`Kernel.compute`
+    #: (kind, tensor, storage), where None means all tensors of the kind; the first match applies
     storages: tuple[tuple[RoleKind, str | None, str], ...]
 
 
 def compile_rules(graph: str | os.PathLike, strategy: str, rules: Rules, target: str = "cpu",
                   *, metrics: bool = False, function: str = "") -> Kernel:
-    """:func:`compile` under a strategy that is called so and consists of these rules."""
+    """Compiles like :func:`compile` under a strategy of this name that consists of `rules`."""
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy), [], target, "native", 0,
         metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
@@ -380,19 +380,19 @@ def save(
     kernels: Sequence[Kernel] | Mapping[str, Kernel],
     targets: Sequence[str] = (),
 ) -> None:
-    """Writes a package: a file of kernels that runs without the compiler.
+    """Writes a package: a file of kernels that run without the compiler.
 
     Args:
-        path: the file, NAME.tdm by custom.
-        kernels: found by their names, or by those that a mapping gives them.
-        targets: what code is for: instruction sets ("x86-64-v3"), NVIDIA chips
-            ("sm_90", as PTX) or their machine code ("cubin:sm_90", or
-            "cubin-O0:sm_90" without optimization, which take ptxas). By default
-            x86-64, x86-64-v3, x86-64-v4 and the chips that the kernels were
-            compiled for; a processor gets the best one it can run.
+        path: the file, by convention NAME.tdm.
+        kernels: the kernels, which are found by their names or by the keys of a mapping.
+        targets: the targets of the code: instruction sets ("x86-64-v3"), NVIDIA chips ("sm_90",
+            as PTX) or their machine code ("cubin:sm_90", or "cubin-O0:sm_90" without
+            optimization, which need ptxas). By default x86-64, x86-64-v3, x86-64-v4 and the
+            chips that the kernels were compiled for. A processor runs the best one that it
+            supports.
 
     Raises:
-        ValueError: kernels of one name, an unknown target, a file that cannot be
+        ValueError: two kernels have the same name, a target is unknown, or the file cannot be
             written.
     """
     if isinstance(targets, (str, bytes)):
@@ -413,40 +413,40 @@ def load(
     path: str | os.PathLike, name: str = "", target: str = "cpu", *,
     isa: str = "native",
 ) -> Kernel:
-    """Opens a kernel of a package, without compiling anything.
+    """Loads a kernel from a package, without compiling anything.
 
-    Packages hold code that runs with your rights: load those you trust.
+    Packages contain code that runs with your privileges, so load only those you trust.
 
     Args:
         path: the file that :func:`save` wrote.
-        name: the kernel's name; may be left out if there is one kernel only.
-        target: "cpu", or a chip whose PTX the package has.
-        isa: "native" for the best code in the package that this processor runs,
-            or one instruction set; the same bits result from each.
+        name: the kernel's name, which is optional if there is only one kernel.
+        target: "cpu", or a chip whose PTX the package contains.
+        isa: "native" for the best code in the package that this processor can run, or an
+            instruction set; results do not depend on it.
 
     Raises:
-        ValueError: a file that is not a package, damaged or of another version, or has
-            no such kernel, or no code for this machine.
+        ValueError: the file is not a package, is damaged or has another version, or it has no
+            such kernel or no code for this machine.
     """
     native = _tandem.Kernel(to_text("path", path), to_text("name", name), target, isa)
     return Kernel(native, native.info["strategy"] or None, target)
 
 
 def graphs() -> list[str]:
-    """Names of the built-in graphs."""
+    """Returns the names of the built-in graphs."""
     return _tandem.graphs()
 
 
 def strategies() -> list[str]:
-    """Names of the built-in strategies."""
+    """Returns the names of the built-in strategies."""
     return _tandem.strategies()
 
 
 def layers() -> list[str]:
-    """Names of the built-in layers, each with a forward and a backward pass."""
+    """Returns the names of the built-in layers, each with a forward and a backward pass."""
     return list(_tandem.layers())
 
 
 def recipes() -> list[str]:
-    """Names of the built-in recipes, the strategies of layers."""
+    """Returns the names of the built-in recipes, the strategies of layers."""
     return _tandem.recipes()

@@ -1,4 +1,4 @@
-"""A layer's two passes, compiled: the part that needs no framework."""
+"""A layer's two compiled passes: the part that does not depend on a framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LayerPass = _tandem.LayerPass
 
 
 class PassPlanes:
-    """A compiled pass of a layer, and what its planes are."""
+    """A compiled pass of a layer, and queries about its planes."""
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
@@ -24,11 +24,11 @@ class PassPlanes:
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
-        """The storage of each tensor by role, as a strategy spells it."""
+        """The storage of each tensor by role, in MLIR's notation."""
         return self.kernel.storages
 
     def planes(self, *kinds: RoleKind) -> list[Plane]:
-        """The planes of roles of some kinds."""
+        """Returns the planes of tensors of some kinds."""
         if kinds not in self._planes:
             self._planes[kinds] = [p for p in self.kernel.planes if p.kind in kinds]
         return self._planes[kinds]
@@ -44,19 +44,19 @@ class PassPlanes:
         return {plane.role: plane.per for plane in reversed(self.kernel.planes)}
 
     def is_plain(self, role: str) -> bool:
-        """Whether a tensor is stored as one array of floats."""
+        """Returns whether a tensor is stored as one array of floats."""
         return described(self.storages[role]).is_plain
 
 
 class Layer:
-    """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
+    """A layer of the library, or the MLIR text of one, under a recipe, for the CPU or a chip.
 
-    ``dtype`` and ``vector_dtype`` are the types of its tensors, "bf16" for instance.
-    ``stored`` has the storages of the inputs that are not plain tensors, by name. If it
-    ``keeps``, its forward pass also keeps what the linear layers after it would keep.
+    ``dtype`` and ``vector_dtype`` are the types of its tensors and vectors, such as "bf16".
+    ``stored`` has the storages of inputs that are not plain tensors, by name. With ``keeps``,
+    its forward pass also saves its output in the form that linear layers after it would save.
     """
 
-    #: The class by which a framework runs a pass.
+    #: The class with which a framework runs a pass.
     _pass_type: type[PassPlanes] = PassPlanes
 
     def __init__(self, layer: str, recipe: str, dtype: str, vector_dtype: str,
@@ -70,28 +70,28 @@ class Layer:
         self.name = self._native.name
         self.forward = self._compile(LayerPass.FORWARD)
         self.backward = self.backward_of({}, flows=False)
-        #: The planes that the backward pass needs of the forward pass, by name: what it
-        #: has saved, and inputs that are kept as they are.
+        #: The names of the planes that the backward pass needs from the forward pass: saved
+        #: planes, and inputs that are kept unchanged.
         self.restored = [plane.name for plane in self.saved]
         inputs = {plane.name for plane in self.forward.planes(RoleKind.INPUT)}
-        #: The forward pass's inputs that the backward pass takes again, such as weights.
+        #: The forward pass's inputs that the backward pass also takes, such as weights.
         self.again_read = [plane.name for plane in self.backward.planes(RoleKind.INPUT)
                            if plane.name in inputs]
-        #: The planes of its outputs that the forward pass keeps for others.
+        #: The planes of its outputs that the forward pass saves for other layers.
         self.for_others = [plane for plane in self.forward.planes(RoleKind.SAVED)
                            if plane.name not in self.restored]
-        #: The planes that a recipe keeps from step to step.
+        #: The planes that a recipe keeps between steps.
         self.remembered = [plane for plane in self.forward.kernel.planes if plane.persistent]
 
     def _compile(self, function: LayerPass, stored: Mapping[str, str] | None = None,
                  plain: bool = False) -> PassPlanes:
-        """One function, whose outputs are ``plain`` or stored as the recipe says."""
+        """Compiles one pass, whose outputs are ``plain`` or stored under the recipe."""
         native = self._native.compile(function, list((stored or {}).items()), plain)
         return self._pass_type(Kernel(native, self._recipe, self._target))
 
     def backward_of(self, stored: Mapping[str, str], flows: bool) -> PassPlanes:
-        """The backward pass for gradients some of which are stored; with ``flows`` it stores
-        those of inputs as the recipe says."""
+        """Returns the backward pass for gradients, some of which are stored. With ``flows`` it
+        stores the gradients of inputs under the recipe."""
         flows = flows and self._native.stores_by_flow
         key = (*sorted(stored.items()), flows)
         if key not in self._backward:
@@ -100,7 +100,7 @@ class Layer:
 
     @functools.cached_property
     def again(self) -> PassPlanes:
-        """The output once more, of what the forward pass has saved."""
+        """The pass that recomputes the output from the saved planes."""
         return self._compile(LayerPass.RECOMPUTE)
 
     @property
@@ -110,7 +110,7 @@ class Layer:
 
     @property
     def is_function(self) -> bool:
-        """Whether it maps plain tensors to plain tensors, and depends on nothing else."""
+        """Whether the layer maps plain tensors to plain tensors and has no other state."""
         steps = self.forward, self.backward
         return not self.remembered and all(
             step.is_plain(name) for step in steps for name in step.outputs) and not any(
@@ -118,8 +118,8 @@ class Layer:
 
 
 def check_vectors(what: str, x, **vectors) -> None:
-    """Refuses vectors, arrays of any framework, that do not have a number of one type for each
-    column of ``x``."""
+    """Refuses vectors, as arrays of any framework, unless they have the same type and one
+    element for each column of ``x``."""
     dtype = next(iter(vectors.values())).dtype
     for name, vector in vectors.items():
         if vector.shape != x.shape[-1:] or vector.dtype != dtype:
@@ -129,7 +129,7 @@ def check_vectors(what: str, x, **vectors) -> None:
 
 
 def check_alike(what: str, **pair) -> None:
-    """Refuses two arrays of different shapes or types."""
+    """Refuses two arrays with different shapes or types."""
     (name, x), (other, y) = pair.items()
     if x.shape != y.shape or x.dtype != y.dtype:
         raise ValueError(f"{name} of {what} is {tuple(x.shape)} of {x.dtype}, {other} is "

@@ -1,4 +1,4 @@
-"""The largest cross entropy in a box of logits: its closed form, and a search for it."""
+"""The maximum cross entropy in a box of logits, in closed form and by a search."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from tandem._sharpness import ConvergenceWarning, Options
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 #: The number of logits that are widened to float64 at a time.
 _BLOCK = 1 << 20
-#: No logit may come near float64's largest number, 1.8e308.
+#: The maximum magnitude of a logit, which is well below float64's largest number, 1.8e308.
 _LARGEST = 1e307
-#: A search takes exponentials of twice the way that a logit moves; that of 709 is the last.
+#: The maximum move of a logit in a search, which computes exponentials of twice the move;
+#: exp(709) is the last one that does not overflow.
 _LONGEST_WAY = 350.0
-#: The share of the first-order rise that a scaled search may leave out in its first step.
+#: The fraction of the first-order rise that a scaled search may ignore in its first step.
 _NEGLIGIBLE = 1e-14
-#: The largest scale that cannot overflow. Rises smaller than its inverse are not a shortfall.
+#: The largest scale that cannot overflow. Rises smaller than its inverse do not count as a
+#: shortfall.
 _LARGEST_SCALE = 1e250
-#: The part of the maximum that may be missing from what a search finds.
+#: The fraction of the maximum by which the result of a search may fall short.
 _SHORTFALL = 1e-6
 #: The number of sequences that a message names.
 _NAMED = 4
 
 #===----------------------------------------------------------------------===#
-# What comes in
+# Inputs
 #===----------------------------------------------------------------------===#
 
 
@@ -39,7 +41,7 @@ def _as_array(name: str, values: object) -> np.ndarray:
 
 
 def as_logits(logits: object) -> np.ndarray:
-    """Logits as an array of a type that they may have."""
+    """Returns logits as an array, and checks their type."""
     array = _as_array("logits", logits)
     if array.dtype.name not in _FLOATS:
         raise TypeError(f"logits have the type {array.dtype}; pass one of {', '.join(_FLOATS)}, "
@@ -48,7 +50,7 @@ def as_logits(logits: object) -> np.ndarray:
 
 
 def as_targets(target: object) -> np.ndarray:
-    """Targets as an array of integers."""
+    """Returns targets as an array of integers."""
     array = _as_array("target", target)
     if array.dtype.kind not in "iu":
         raise TypeError(f"target has the type {array.dtype}; pass numbers of tokens, as integers")
@@ -56,7 +58,7 @@ def as_targets(target: object) -> np.ndarray:
 
 
 def _check_values(rows: np.ndarray, targets: np.ndarray) -> None:
-    """Refuses targets outside of the vocabulary and logits that are not numbers."""
+    """Refuses targets outside the vocabulary and logits that are NaN or infinite."""
     vocabulary = rows.shape[1]
     outside = np.flatnonzero((targets < 0) | (targets >= vocabulary))
     if outside.size:
@@ -75,7 +77,7 @@ def _check_values(rows: np.ndarray, targets: np.ndarray) -> None:
 
 
 def _check_size(rows: np.ndarray, options: Options) -> None:
-    """Refuses boxes that float64 does not hold."""
+    """Refuses boxes that float64 cannot represent."""
     largest = max((float(np.abs(rows[begin:end]).max()) for begin, end in _blocks(rows)),
                   default=0.0)
     way = options.epsilon * (largest + 1)
@@ -106,7 +108,7 @@ def _import_scipy():
 
 
 def _blocks(rows: np.ndarray):
-    """Returns the ends of blocks of rows of some million logits each."""
+    """Returns (begin, end) of blocks of rows with about a million logits each."""
     count = max(1, _BLOCK // rows.shape[1])
     return ((begin, begin + count) for begin in range(0, len(rows), count))
 
@@ -117,17 +119,17 @@ def _log_softmax(y: np.ndarray) -> np.ndarray:
 
 
 def _log_sum_exp(x: np.ndarray) -> np.ndarray:
-    """Log-sum-exp of each row; a row may hold nothing but minus infinity."""
+    """Returns the log-sum-exp of each row. All elements of a row may be minus infinity."""
     top = np.maximum(x.max(1), -_LARGEST)
     return top + np.log(np.exp(x - top[:, None]).sum(1))
 
 
 def _largest_rises(y: np.ndarray, targets: np.ndarray, epsilon: float):
-    """Losses at float64 logits, and by how much they rise at most.
+    """Returns the losses at float64 logits, and their maximum rises.
 
-    With probabilities p, a move z raises the loss by log(1 + sum p_i (exp(z_i - z_t) - 1)).
-    It is largest where each z_i - z_t is, and all terms are then positive, so that no
-    digits are lost, however small the rise. Terms are logarithms, for ways of any length.
+    With probabilities p, a move z raises the loss by log(1 + sum p_i (exp(z_i - z_t) - 1)). It
+    is largest if each z_i - z_t is. All terms are then positive, so no digits are lost, however
+    small the rise. Terms are computed as logarithms, so moves of any size do not overflow.
     """
     at = np.arange(len(y)), targets
     log_p, bounds = _log_softmax(y), epsilon * (np.abs(y) + 1)
@@ -143,12 +145,12 @@ def _largest_rises(y: np.ndarray, targets: np.ndarray, epsilon: float):
 
 
 class _Box:
-    """The logits of a sequence, and how far each of them may move.
+    """The logits of a sequence, and the maximum move of each.
 
     Args:
         y: float64 logits.
-        target: the right token.
-        epsilon: how far logits move.
+        target: the correct token.
+        epsilon: the relative size of the moves.
     """
 
     def __init__(self, y: np.ndarray, target: int, epsilon: float):
@@ -157,19 +159,20 @@ class _Box:
         self._p = np.exp(_log_softmax(y[None])[0])
 
     def rise(self, z: np.ndarray) -> tuple[float, np.ndarray]:
-        """By how much a move raises the loss, and the gradient."""
+        """Returns the rise of the loss by a move, and its gradient."""
         grown = self._p * np.expm1(z - z[self.target])
         total = grown.sum()
         return np.log1p(total), self._against_target((self._p + grown) / (1 + total))
 
     def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss at logits, and the gradient."""
+        """Returns the loss at logits, and its gradient."""
         log_p = _log_softmax(x[None])[0]
         return -log_p[self.target], self._against_target(np.exp(log_p))
 
     def _against_target(self, p: np.ndarray) -> np.ndarray:
-        """Probabilities, less one at the target: there the sum of the others, negative,
-        which does not vanish when the target's rounds to one."""
+        """Returns the probabilities minus one at the target. The entry of the target is computed
+        as the negative sum of the others, which does not vanish if its probability rounds to
+        one."""
         p[self.target] = 0
         p[self.target] = -p.sum()
         return p
@@ -185,7 +188,7 @@ class _Found:
 
 
 def _search(box: _Box, options: Options, optimize) -> _Found:
-    """SciPy's search for the largest loss from the logits on."""
+    """Runs SciPy's search for the maximum loss, starting at the logits."""
     run = _search_scaled if options.scale else _search_logits
     settings = {"ftol": options.ftol, "gtol": options.gtol, "maxiter": int(options.maxiter),
                 "maxfun": 20 * int(options.maxiter)}
@@ -195,8 +198,8 @@ def _search(box: _Box, options: Options, optimize) -> _Found:
 
 
 def _search_scaled(box: _Box, settings: dict, optimize):
-    """Searches in parts of the bounds. SciPy's first step is as long as the gradient: the
-    scale takes all logits to their bounds that matter, and the others follow."""
+    """Searches in fractions of the bounds. SciPy's first step is as long as the gradient, so the
+    scale makes it take all logits that matter to their bounds; the others follow later."""
     size = np.abs(box.rise(np.zeros_like(box.y))[1] * box.bounds).sum()
     scale = min(len(box.y) / max(_NEGLIGIBLE * size, 1 / _LARGEST_SCALE), _LARGEST_SCALE)
 
@@ -210,7 +213,7 @@ def _search_scaled(box: _Box, settings: dict, optimize):
 
 
 def _search_logits(box: _Box, settings: dict, optimize):
-    """Searches in logits, as the paper describes it."""
+    """Searches in logits, as the paper describes."""
     def negative(x):
         loss, gradient = box.loss(x)
         return -loss, -gradient
@@ -222,7 +225,7 @@ def _search_logits(box: _Box, settings: dict, optimize):
 
 
 #===----------------------------------------------------------------------===#
-# What goes out
+# Results
 #===----------------------------------------------------------------------===#
 
 
@@ -241,7 +244,7 @@ def _search_all(y: np.ndarray, targets: np.ndarray, largest: np.ndarray, options
 
 
 def _tell(told: dict[int, str], count: int, options: Options, stacklevel: int) -> None:
-    """Warns of searches that did not reach the maximum, or raises."""
+    """Warns about searches that did not reach the maximum, or raises an error."""
     if not told:
         return
     named = [f"sequence {at}: {text}" for at, text in list(told.items())[:_NAMED]]
@@ -258,7 +261,7 @@ def _tell(told: dict[int, str], count: int, options: Options, stacklevel: int) -
 
 def measure(rows: np.ndarray, targets: np.ndarray, shape: tuple[int, ...], options: Options,
             stacklevel: int) -> np.ndarray:
-    """The sharpness of logits (b, v) with targets (b,), in the shape that is given."""
+    """Returns the sharpness of logits (b, v) with targets (b,), in the given shape."""
     optimize = None if options.method == "exact" else _import_scipy()
     if options.reduction == "mean" and not len(rows):
         raise ValueError('reduction is "mean", but there are no sequences; pass at least one')

@@ -1,4 +1,5 @@
-"""Codes of matrices for products of 8-bit floats: the part that needs no framework."""
+"""Codes of matrices for products of 8-bit floats: the part that does not depend on a
+framework."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ KINDS = ("bf16", "fp8")
 
 
 def check_kind(products: str) -> None:
-    """Refuses a kind of products that there is not."""
+    """Refuses an unknown kind of products."""
     if products not in KINDS:
         raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
 
 
 def check_recipe(layer: Layer) -> None:
-    """Refuses a recipe that does not keep a product's input as products take it."""
+    """Refuses a recipe that does not save a product's input in the form that products take."""
     planes = layer.saved
     has_codes = any(p.sets_size and p.type == "f8E4M3FN" for p in planes)
     has_scale = any(p.is_whole_tensor and p.type == "f32" for p in planes)
@@ -34,15 +35,15 @@ def check_recipe(layer: Layer) -> None:
 
 @functools.lru_cache(maxsize=None)
 def storage_of(code: str, copy: bool = False) -> str:
-    """Returns the storage of a matrix for products: codes of 8 bits, with or without a
-    transposed copy."""
+    """Returns the storage of a matrix for products: 8-bit codes, with or without a transposed
+    copy."""
     return Storage.matrix_codes(code, copy).text
 
 
 @functools.lru_cache(maxsize=None)
 def quantizer(code: str, copy: bool, dtype: str, target: str) -> Kernel:
-    """Returns the kernel that writes the codes and the scale of a matrix, "x", and a transposed
-    copy, into the planes of "kept"."""
+    """Returns the kernel that writes the codes, the scale and the optional transposed copy of a
+    matrix "x" to the planes of "kept"."""
     edge = floats(dtype)
     rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.OUTPUT, None, edge),
                               (RoleKind.SAVED, None, storage_of(code, copy))))

@@ -1,4 +1,4 @@
-"""Messages of the runtime, in a host's own terms."""
+"""Messages of the runtime with the host's own names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 
 
 def renamed(error: ValueError, names: Mapping[str, Callable[[int], str]]) -> str:
-    """Returns an error's message with other names for what the runtime knows by number.
+    """Returns an error's message with other names for parts that have a number.
 
     Args:
-        error: the runtime's, whose ``parts`` are (kind, number, text), or any other.
-        names: by the kind of a part, such as "row" or "tensor", its name by its number.
+        error: an error of the runtime, whose ``parts`` are (kind, number, text), or any other.
+        names: for kinds of parts, such as "row" or "tensor", a function from the number to the
+            name.
     """
     parts = getattr(error, "parts", [("text", 0, str(error))])
     return "".join(names[kind](number) if kind in names else text

@@ -1,4 +1,4 @@
-"""The planes of a parameter in an optimizer's kernel: its weight, its gradient, its state."""
+"""The planes of a parameter in an optimizer's kernel: its weight, gradient and state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WORKING_TYPES = ("bf16", "f16", "f32")
 
 
 class ParamPlanes:
-    """The planes of a kernel, and which of them a framework and an optimizer keep.
+    """The planes of a kernel, divided into those of the framework and those of the optimizer.
 
     Args:
-        kernel: one of an optimizer graph with one parameter.
-        count: what the state calls its count of steps, if the kernel needs none.
+        kernel: the kernel of an optimizer graph with one parameter.
+        count: the state's key for its count of steps, if the kernel needs none.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None):
@@ -28,19 +28,19 @@ class ParamPlanes:
         #: The planes of the weight.
         self.weight_planes = planes_of(kernel, weight)
         visible = [p for p in self.weight_planes if p.visible and p.type in WORKING_TYPES]
-        #: Whether the weight is in the state, and parameters are what it decodes to.
+        #: Whether the weight is in the state, and parameters hold its decoded values.
         self.hidden = not visible
         self.weight_storage = kernel.storages[weight]
-        #: The plane that frameworks read as the weight, if one is.
+        #: The plane that frameworks read as the weight, if there is one.
         self.visible = None if self.hidden else visible[0]
         self._param_at = None if self.hidden else kernel.planes.index(visible[0])
         #: The types that parameters can have.
         self.types = ["bf16", "f16"] if self.hidden else [visible[0].type]
         #: The planes and the storage of the gradient.
         self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
-        #: Whether a kernel encodes the gradient, which frameworks have no type for.
+        #: Whether a kernel encodes the gradient, because frameworks have no type for it.
         self.encodes = len(self.grad_planes) > 1 or self.grad_planes[0].type not in WORKING_TYPES
-        #: Planes that the optimizer keeps, by name.
+        #: The planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
             plane.name: plane for plane in kernel.planes if plane is not self.visible
             and (plane.persistent or plane not in self.grad_planes)
@@ -48,19 +48,19 @@ class ParamPlanes:
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
         #: The state's key for its count of steps, if it needs one.
         self.step = steps[0] if steps else count
-        #: The elements of the longest group with a scale of its own; 1 without groups.
+        #: The number of elements of the longest group that shares a scale; 1 without groups.
         self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
 
     def size_of_shape(self, shape: Sequence[int]) -> tuple[int, int]:
-        """The rows and columns, as the kernel takes them, of a dense tensor in C order."""
+        """Returns the kernel's rows and columns for a dense tensor in C order."""
         return size_of_shape(shape, self.kernel.is_matrix, self.group)
 
     def uncut_elements(self, size: tuple[int, int]) -> int:
-        """The number of elements that no shard may divide: those of the rows that share
-        entries or, in a vector, of a group. Each shard has a multiple of it.
+        """Returns the number of elements that shards must not split: those of the rows that
+        share entries or, in a vector, of a group. The size of each shard is a multiple of it.
 
         Args:
-            size: the tensor's rows and columns as the kernel takes them.
+            size: the kernel's rows and columns for the tensor.
         """
         rows, columns = size
         grouped = [plane for plane in self.kernel.planes
@@ -71,14 +71,14 @@ class ParamPlanes:
 
     def shape_of(self, plane: Plane, shape: Sequence[int],
                  size: tuple[int, int]) -> tuple[int, ...]:
-        """The shape of a plane's array: the parameter's, or an entry for each row or column, or
-        for each group in each row of groups: a shard has whole rows of them. Groups of a vector
-        have one dimension.
+        """Returns the shape of a plane's array: the parameter's shape, or one entry for each row
+        or column, or for each group in each row of groups, which shards do not split. Groups of
+        a vector have one dimension.
 
         Args:
-            plane: one of the kernel's.
-            shape: the parameter's.
-            size: the rows and columns as the kernel takes them.
+            plane: a plane of the kernel.
+            shape: the shape of the parameter.
+            size: the kernel's rows and columns for it.
         """
         if plane.sets_size:
             return tuple(shape)
@@ -89,7 +89,7 @@ class ParamPlanes:
 
 
 def _only(kernel: Kernel, kind: RoleKind) -> str:
-    """The name of the graph's parameter, or of its gradient."""
+    """Returns the name of the graph's only parameter, or of its gradient."""
     roles = list(dict.fromkeys(p.role for p in kernel.planes if p.kind is kind))
     if len(roles) != 1:
         what = kind.name.lower()
@@ -106,12 +106,12 @@ def _only(kernel: Kernel, kind: RoleKind) -> str:
 
 
 def size_of_shape(shape: Sequence[int], is_matrix: bool, group: int) -> tuple[int, int]:
-    """The rows and columns, as a kernel takes them, of a dense tensor in C order.
+    """Returns a kernel's rows and columns for a dense tensor in C order.
 
     Args:
-        shape: the tensor's.
-        is_matrix: whether the kernel is one of a graph of matrices.
-        group: up to what length rows of other graphs are joined.
+        shape: the shape of the tensor.
+        is_matrix: whether the kernel is a matrix kernel.
+        group: the length up to which rows are joined in other kernels.
     """
     if is_matrix and len(shape) > 1:
         return shape[0], math.prod(shape[1:])
@@ -119,8 +119,9 @@ def size_of_shape(shape: Sequence[int], is_matrix: bool, group: int) -> tuple[in
 
 
 def rows_of_shape(shape: Sequence[int], group: int) -> tuple[int, int]:
-    """The rows that groups of scales begin anew with, in the kernel of a flat graph, and their
-    length, of a dense tensor in C order: rows are the first dimension, a vector is one."""
+    """Returns the number and the length of the rows in which groups of scales start anew, for a
+    dense tensor in C order in the kernel of a flat graph. Rows are along the first dimension; a
+    vector is one row."""
     count = math.prod(shape)
     if len(shape) < 2 or not count:
         return 1, count
@@ -129,8 +130,8 @@ def rows_of_shape(shape: Sequence[int], group: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def joined_rows(rows: int, columns: int, group: int) -> tuple[int, int]:
-    """Rows and their length after those shorter than `group` have been joined: as many as fit
-    into it and divide their number."""
+    """Returns the number and the length of rows after joining rows shorter than `group`: as many
+    as fit into it and divide their number."""
     count = next((n for n in range(group // columns, 1, -1) if rows % n == 0), 1)
     return rows // count, columns * count
 
@@ -141,10 +142,10 @@ def joined_rows(rows: int, columns: int, group: int) -> tuple[int, int]:
 
 
 def has_rows(kernel: Kernel) -> bool:
-    """Whether the graph itself updates matrices, and not only their scales."""
+    """Returns whether the graph itself uses rows, rather than only its scales."""
     return kernel.is_matrix and not kernel.is_flat_graph
 
 
 def sums_over_model(kernel: Kernel) -> bool:
-    """Whether a step needs all parameters in one launch."""
+    """Returns whether a step needs all parameters in one launch."""
     return any(scope == "model" for _, scope, _ in kernel.reductions)

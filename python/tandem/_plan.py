@@ -13,31 +13,31 @@ from tandem._finite_check import FiniteCheck, SkipFlag
 if TYPE_CHECKING:
     from tandem._kernel import Kernel
 
-#: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
+#: The flag of a launch (``compile(flags=True)``) in which a gradient was a NaN or an infinity.
 NON_FINITE = _tandem.NON_FINITE
 
 
 class Sharding(NamedTuple):
-    """A shard of a tensor that is spread over ranks."""
+    """A shard of a tensor that is sharded over ranks."""
 
     #: The length of the unsharded tensor's rows, in elements.
     row_length: int
-    #: The number of the shard.
+    #: The index of the shard.
     shard: int
     #: The start of each shard and the end of the last one, in elements of the unsharded tensor.
     starts: Sequence[int]
-    #: The number of the group of ranks that have the shards.
+    #: The number of the group of ranks that hold the shards.
     group: int = 0
 
 
 class Plan:
-    """A list of tensors that one call updates; it keeps its tables between calls.
+    """A list of tensors that one call updates. It keeps its tables between calls.
 
-    Without a ``device`` it runs kernels for the CPU; with one, kernels compiled for
-    that GPU or an earlier one, over memory of the GPU.
+    Without a ``device`` it runs kernels for the CPU. With one, it runs kernels compiled for that
+    GPU or an earlier one, on memory of the GPU.
 
-    With ``skip_nonfinite`` each launch first reads all gradients, and does nothing if
-    one of them has a NaN or an infinity; on a GPU the host does not wait for that.
+    With ``skip_nonfinite``, each launch first checks all gradients and is skipped if one of them
+    has a NaN or an infinity. On a GPU the host does not wait for the check.
     """
 
     def __init__(self, kernel: Kernel, device: Device | None = None,
@@ -60,13 +60,13 @@ class Plan:
         firsts: Sequence[int] | None = None,
         shardings: Sequence[Sharding | None] = (),
     ) -> None:
-        """Sets the tensors: element counts and, per tensor, its planes' addresses.
+        """Sets the tensors: their element counts and the addresses of their planes.
 
-        Groups that share a scale begin anew in each row of a tensor whose size is
-        (rows, columns), as those of a kernel of matrices are; a count is one row.
-        ``rows`` says which row of scalars each tensor uses (default 0), ``firsts`` the
-        number of its first element in the unsharded tensor, and ``shardings`` how a tensor
-        is spread over ranks that exchange what the kernel reduces.
+        A size is (rows, columns), as for a matrix kernel, or a count, which is one row. Groups
+        that share a scale start anew in each row. ``rows`` is the row of scalars that each
+        tensor uses (default 0), ``firsts`` is the index of its first element in the unsharded
+        tensor, and ``shardings`` describes how a tensor is sharded over ranks that exchange the
+        kernel's reductions.
         """
         if self._check:
             self._check.update(sizes, pointers)
@@ -83,10 +83,11 @@ class Plan:
         )
 
     def set_exchange(self, exchange: Callable[[int, memoryview], None] | None) -> None:
-        """Sets the function that adds up unsigned 32-bit words over the ranks of a group, given
-        by its number in :class:`Sharding`, in place; a launch over sharded tensors calls it
-        for what it reduces, for one group after the other, and so does :meth:`metrics`. What
-        it raises, they raise. On a GPU a launch then waits for the device between phases."""
+        """Sets the function that sums unsigned 32-bit words over the ranks of a group in place.
+        It takes the group's number in :class:`Sharding` and the words. Launches over sharded
+        tensors call it for their reductions, for one group after the other, and so does
+        :meth:`metrics`; they raise its exceptions. On a GPU such a launch waits for the device
+        between phases."""
         self._native.set_exchange(exchange)
 
     def launch(
@@ -98,10 +99,9 @@ class Plan:
     ) -> int:
         """Runs one step with one row of scalars per param group.
 
-        Returns the launch's flags: :data:`NON_FINITE` if a gradient held a NaN or
-        an infinity. Only a kernel that was compiled with ``flags=True`` raises
-        them. The step is carried out all the same, unless ``skip_nonfinite``
-        skips it, which works with every kernel.
+        Returns the launch's flags: :data:`NON_FINITE` if a gradient was a NaN or an infinity.
+        Only a kernel that was compiled with ``flags=True`` raises it, and the step is still
+        taken. With ``skip_nonfinite``, which works for every kernel, the step is skipped.
         """
         threads = to_threads(threads)
         if self._check and (flags := self._check.launch(threads)):
@@ -119,14 +119,14 @@ class Plan:
         skip: int = 0,
         flags: int = 0,
     ) -> None:
-        """Has the GPU run one step in a stream, a ``CUstream``, and does not wait.
+        """Enqueues one step on a stream of the GPU, a ``CUstream``, and does not wait.
 
-        Unless the 32 bits at the GPU's address ``skip`` are 0 when the step runs,
-        it does nothing, as a found infinity demands. The caller orders launches of
-        one plan on different streams.
+        The step is skipped if the 32-bit word at the GPU's address ``skip`` is nonzero when it
+        runs, such as a gradient scaler's ``found_inf``. The caller must order launches of one
+        plan on different streams.
 
-        With ``flags``, the address of two such words, it is not skipped, but sets the
-        first to the word at ``skip``, or 0, and raises its flags there.
+        With ``flags``, the address of two such words, the step is not skipped. It sets the first
+        word to the one at ``skip``, or to 0, and raises its flags there.
         """
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
@@ -143,34 +143,34 @@ class Plan:
         skip: int = 0,
         flags: int = 0,
     ) -> None:
-        """:meth:`launch_async` with scalars in the GPU's memory, at two addresses:
-        rows of float64 and of int64.
+        """Enqueues one step as :meth:`launch_async` does, with scalars in the GPU's memory, at
+        two addresses: rows of float64 and of int64.
 
-        They count as they are when the step runs, and their domains are not
-        checked. Such a launch can be captured in a graph.
+        They are read when the step runs, and their domains are not checked. Such a launch can be
+        captured in a graph.
         """
         skip = self._look(stream, skip)
         self._native.launch_on_device(hypers, integers, rows, stream, skip, flags)
 
     def _look(self, stream: int, skip: int) -> int:
-        """Launches any check of gradients; returns the address of the word for skipping."""
+        """Launches the check of gradients, if any, and returns the address of the skip word."""
         if not self._check:
             return skip
         self._check.launch_async(stream, skip, self._skip_flag.address)
         return self._skip_flag.address
 
     def flags(self) -> int:
-        """The flags of the latest launch, for which this waits."""
+        """Waits for the latest launch and returns its flags."""
         found = self._check.plan.flags() & NON_FINITE if self._check else 0
         return found or self._native.flags()
 
     def metrics(self, tensor: int = -1) -> list[float]:
-        """Sums of the latest launch over one tensor, or all (-1).
+        """Returns the metrics of the latest launch for one tensor, or for all (-1).
 
-        With D the intended update and E the change of the stored value: the sum
-        of D * E, the sum of D * D, the number of elements with D != 0 and E = 0,
-        and the number with D != 0 (Collage, section 3). The sums are balanced
-        binary trees in float64, independent of threads and chunks. Needs a
-        kernel compiled with ``metrics=True``.
+        If D is the intended update and E is the change of the stored value, the metrics are the
+        sum of D * E, the sum of D * D, the number of elements with D != 0 and E = 0, and the
+        number with D != 0 (Collage, section 3). The sums are balanced binary trees in float64,
+        which do not depend on threads or chunks. The kernel must be compiled with
+        ``metrics=True``.
         """
         return self._native.metrics(tensor)

@@ -1,4 +1,4 @@
-"""The planes of kernels: arrays, and what their entries belong to."""
+"""The planes of kernels: arrays, and the elements that share their entries."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tandem import _tandem
 RoleKind = _tandem.RoleKind
 Granularity = _tandem.Granularity
 
-#: The group of a plane with one entry for a whole tensor, and of one with an entry for
-#: each row of a matrix.
+#: The values of ``group`` for a plane with one entry for the whole tensor, and for one with an
+#: entry for each row of a matrix.
 WHOLE_TENSOR = _tandem.WHOLE_TENSOR
 WHOLE_ROW = _tandem.WHOLE_ROW
 
-#: The elements that share an entry of a plane, by its group, rows and granularity.
+#: Returns which elements share an entry of a plane, by its group, rows and granularity.
 _sharing_of = functools.lru_cache(maxsize=256)(_tandem.get_sharing)
 
 
@@ -23,10 +23,10 @@ class Plane:
     """One array of a kernel: a whole tensor, or one plane of its storage.
 
     It has the fields of ``tdm_plane_desc`` (tandem_runtime.h) as attributes: its ``name``
-    ("exp_avg_sq.lo"), the ``role`` and ``kind`` of the tensor that it belongs to, the
-    ``type`` and ``bits`` of its elements ("bf16", "i8"), whether it is ``visible`` as the
-    tensor's value, and more. A field that is not given is that of a plain f32 array
-    without a name, which a kernel reads and writes.
+    ("exp_avg_sq.lo"), the ``role`` and ``kind`` of the tensor that it belongs to, the ``type``
+    and ``bits`` of its elements ("bf16", "i8"), whether it is ``visible`` as the tensor's value,
+    and more. Fields default to those of an unnamed plain f32 array that a kernel reads and
+    writes.
     """
 
     def __init__(self, **fields: object):
@@ -61,17 +61,18 @@ class Plane:
         return bool(self.access & _tandem.ACCESS_WRITE)
 
     def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
-        """The numbers of groups of rows and of columns that share an entry, in a matrix or
-        a flat tensor of ``columns`` elements. The sizes may be symbolic."""
+        """Returns the numbers of groups of rows and of columns that share an entry, in a matrix
+        or a flat tensor of ``columns`` elements. The sizes may be symbolic."""
         sharing = self._sharing
         return tuple(
             1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
             for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
 
     def entries(self, columns: int, rows: int = 1) -> int:
-        """The length of the array for a matrix, or for a flat tensor of ``columns`` elements.
+        """Returns the length of the array for a matrix, or for a flat tensor of ``columns``
+        elements.
 
-        Groups begin anew in each row.
+        Groups start anew in each row.
         """
         return math.prod(self.groups(columns, rows)) * (self.history or 1)
 
@@ -81,12 +82,13 @@ class Plane:
 
     @property
     def elements_per_entry(self) -> int:
-        """The number of elements that share an entry, or 0 if a row, column or tensor has one."""
+        """The number of elements that share an entry, or 0 if a row, column or tensor shares
+        one."""
         return self._sharing["elements"]
 
     @property
     def rows_per_entry(self) -> int:
-        """The number of rows of a tensor that share an entry, or 0 if a column has one."""
+        """The number of rows of a tensor that share an entry, or 0 for a plane per column."""
         return self._sharing["rows"]
 
     @property
@@ -102,16 +104,16 @@ class Plane:
     @property
     def shared_by(self) -> str:
         """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64";
-        empty if each element has an entry of its own."""
+        empty if each element has its own."""
         return self._sharing["text"]
 
     @property
     def bytes_per_element(self) -> float:
-        """The plane's part of :attr:`Kernel.bytes_per_parameter`."""
+        """The plane's share of :attr:`Kernel.bytes_per_parameter`."""
         elements = self.elements_per_entry
         return self.bits / 8 / elements if elements else 0.0
 
     @property
     def sets_size(self) -> bool:
-        """Whether each element has an entry of its own."""
+        """Whether each element has its own entry."""
         return self.elements_per_entry == 1

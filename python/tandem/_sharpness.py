@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-#: SciPy's own defaults of its L-BFGS-B.
+#: SciPy's defaults for L-BFGS-B.
 FTOL, GTOL, MAXITER = 2.220446049250313e-09, 1e-5, 15000
 _METHODS, _REDUCTIONS = ("l-bfgs-b", "exact"), ("none", "mean")
 
 
 class ConvergenceWarning(UserWarning):
-    """A search for the largest loss has stopped before it."""
+    """A search for the maximum loss has stopped before reaching it."""
 
 
 def sharpness(
@@ -24,48 +24,48 @@ def sharpness(
     ftol: float = FTOL, gtol: float = GTOL, maxiter: int = MAXITER, strict: bool = False,
     reduction: str = "none",
 ) -> np.ndarray:
-    r"""By how many percent the loss can rise if each logit of the last token moves a little.
+    r"""Measures by how many percent the loss can rise if each logit of the last token changes
+    slightly.
 
-    With the logits :math:`y` of the last token and their cross entropy :math:`f`, this is
+    If :math:`y` are the logits of the last token and :math:`f` is their cross entropy, this is
     equation 2 of "To FP8 and Back Again",
 
     .. math:: 100\,\frac{\max_z f(y + z) - f(y)}{1 + f(y)},
               \qquad |z_i| \le \epsilon\,(|y_i| + 1).
 
     Args:
-        logits: (v,), (b, v) or (b, s, v) numbers in float16, bfloat16 (of ml_dtypes),
-            float32 or float64. Only the last token of each sequence is looked at.
-        target: the right tokens, integers of shape (), (b,) or (b, s), also (b,) with logits
-            of shape (b, s, v): those of the last tokens.
-        epsilon: how far logits move.
-        method: ``"l-bfgs-b"`` searches for the maximum as the paper does, by SciPy's
-            algorithm of this name, which begins at the logits. ``"exact"`` computes it: the
-            loss rises with every logit except the target's, with which it falls, so the
-            maximum is at :math:`z_i = \epsilon (|y_i| + 1)` and
-            :math:`z_t = -\epsilon (|y_t| + 1)`. It needs no SciPy, and takes less than a
-            hundredth of the time.
-        scale: whether the search is for :math:`z_i / (\epsilon (|y_i| + 1))`, between -1 and
-            1, of a loss that is multiplied so that SciPy's tolerances mean the same for
-            each model; it finds the maximum to 1e-8 of it. With False SciPy gets the loss as
-            it is, as a function of the logits. Its default `gtol` then ends the search
-            before its first step if the target's probability is above 0.99999, with a
-            sharpness of 0, and finds too little with large vocabularies where the
-            probability is near that.
+        logits: (v,), (b, v) or (b, s, v) numbers in float16, bfloat16 (of ml_dtypes), float32 or
+            float64. Only the last token of each sequence is used.
+        target: the correct tokens, integers of shape (), (b,) or (b, s). With logits of shape
+            (b, s, v), shape (b,) means the targets of the last tokens.
+        epsilon: the relative size of the changes.
+        method: ``"l-bfgs-b"`` searches for the maximum as the paper does, with SciPy's algorithm
+            of this name, starting at the logits. ``"exact"`` computes it: the loss increases
+            with every logit except the target's, with which it decreases, so the maximum is at
+            :math:`z_i = \epsilon (|y_i| + 1)` and :math:`z_t = -\epsilon (|y_t| + 1)`. It does
+            not need SciPy and takes less than a hundredth of the time.
+        scale: whether the search is over :math:`z_i / (\epsilon (|y_i| + 1))`, between -1 and 1,
+            with a loss that is scaled so that SciPy's tolerances mean the same for every model.
+            It finds the maximum to a relative accuracy of 1e-8. With False, SciPy gets the
+            unscaled loss as a function of the logits. Its default `gtol` then ends the search
+            before the first step, with a sharpness of 0, if the target's probability is above
+            0.99999, and stops too early with large vocabularies if the probability is close to
+            that.
         ftol, gtol, maxiter: SciPy's options of these names, with its defaults: a search ends
             when an iteration gains less than `ftol` of the loss, when no entry of the
             projected gradient is above `gtol`, or after `maxiter` iterations.
-        strict: whether a search that does not reach the maximum is an error. Otherwise it
-            is a :class:`ConvergenceWarning`, and the value is what the search has found.
+        strict: whether a search that does not reach the maximum is an error. Otherwise it causes
+            a :class:`ConvergenceWarning`, and the result is the value that the search has found.
         reduction: ``"none"``, or ``"mean"`` for the mean over the sequences.
 
     Returns:
-        A float64 array with a number for each sequence, of shape () for one of shape (v,)
-        and for the mean.
+        A float64 array with a number for each sequence, of shape () for logits of shape (v,) and
+        for the mean.
 
     Raises:
-        TypeError: logits are not floating-point numbers, or targets no integers.
-        ValueError: shapes do not fit, a logit is not finite, a target is outside of the
-            vocabulary, or an option is none.
+        TypeError: logits are not floating-point numbers, or targets are not integers.
+        ValueError: shapes do not match, a logit is not finite, a target is outside the
+            vocabulary, or an option is invalid.
         ImportError: the method is a search, and SciPy is not installed.
         RuntimeError: a search has not reached the maximum, and `strict` is set.
 
@@ -81,8 +81,8 @@ def sharpness(
 
 
 def last_tokens(logits, target) -> tuple:
-    """Logits (b, v) and targets (b,) of the last tokens, and the shape of what they give.
-    Takes arrays and tensors."""
+    """Returns the logits (b, v) and targets (b,) of the last tokens, and the shape of the
+    result. Takes arrays and tensors."""
     shape, wanted = tuple(logits.shape), tuple(target.shape)
     if not 1 <= len(shape) <= 3:
         raise ValueError(f"logits have shape {shape}; pass (v,), (b, v) or (b, s, v)")
@@ -140,7 +140,8 @@ class Options:
             raise ValueError(f"maxiter is {self.maxiter}; pass 1 to {MAX_ITERATIONS}")
 
 
-#: SciPy counts evaluations, of which an iteration has up to 20, in 32 bits.
+#: The maximum number of iterations. SciPy counts evaluations, up to 20 per iteration, in 32
+#: bits.
 MAX_ITERATIONS = 100_000_000
 
 

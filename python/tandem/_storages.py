@@ -1,4 +1,4 @@
-"""Storages: how tensors lie in memory. Only the compiler reads what they are spelled as."""
+"""Storages: the formats of tensors in memory. Only the compiler parses their text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandem import _tandem
 
 @lru_cache(maxsize=None)
 def described(storage: str) -> _tandem.Storage:
-    """Returns the description of a storage that is spelled as in MLIR.
+    """Returns the description of a storage from its MLIR text.
 
     Raises:
         ValueError: the text is not a storage.
@@ -20,7 +20,7 @@ def described(storage: str) -> _tandem.Storage:
 
 @lru_cache(maxsize=None)
 def floats(type: str) -> str:
-    """The storage of one plane of floats, "bf16" for instance."""
+    """Returns the storage of one plane of floats, such as "bf16"."""
     return _tandem.Storage.floats(type).text
 
 

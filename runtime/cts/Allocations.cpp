@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements an operator new that counts, and fails on demand.
+// This file implements an operator new that counts allocations and fails on
+// demand.
 //
 //===----------------------------------------------------------------------===//
 

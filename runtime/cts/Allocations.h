@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares control over operator new, for the tests and for the
-// runtime alike: it takes its operator new from the executable.
+// This file declares control over operator new. It affects the tests and the
+// runtime, which uses the executable's operator new.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +16,10 @@
 
 namespace tandem::cts {
 
-/// The number of allocations that this thread has made.
+/// Returns the number of allocations that this thread has made.
 long allocations();
 
-/// While it lives, this thread's allocations fail after \p count more.
+/// While this object lives, this thread's allocations fail after \p count more.
 struct FailAllocations {
   explicit FailAllocations(long count);
   ~FailAllocations();

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests kernels that know the rows and blocks of matrices: how tiles
-// have blocks to themselves, and what runs over each block.
+// This file tests kernels that use the rows and blocks of matrices: no two
+// tiles share a block, and the epilogue runs over each block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@
 
 using namespace tandem::cts;
 
-/// Planes: values; an entry for each block; one for each row. The reduction is
-/// the largest of each block.
+/// Planes: values, an entry for each block, and an entry for each row. The
+/// reduction is the maximum of each block.
 static constexpr int64_t block = 32, numPlanes = 3;
 
 static Record recordOf(const void *tensors, int64_t tensor) {
@@ -35,7 +35,9 @@ static int64_t blockOf(const Record &record, int64_t row, int64_t column) {
   return row / block * across + column / block;
 }
 
-/// Writes blocks that no other tile has begun: flags those that one has.
+/// Computes the blocks' maxima, which each tile starts at 0, so that a block in
+/// two tiles would be wrong. Raises a flag for a tile of the wrong size or
+/// alignment.
 static void reduceTiles(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
@@ -55,7 +57,7 @@ static void reduceTiles(const void *tensors, const void *chunks,
   });
 }
 
-/// Every element becomes its block's largest.
+/// Sets every element to its block's maximum.
 static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
                       void *, uint32_t *, int64_t begin, int64_t end) {
   forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
@@ -174,7 +176,8 @@ TEST(Blocks, WithoutElementsNothingIsDone) {
   EXPECT_EQ(tall.ofRows, std::vector<uint32_t>(5, 7));
 }
 
-/// Entries end where blocks and rows do.
+/// The entries of blocks and of rows may be adjacent in memory, but not
+/// overlap.
 TEST(Blocks, EntriesMayLieSideBySide) {
   OwnedKernel kernel(blockDesc());
   Matrix matrix(33, 40);

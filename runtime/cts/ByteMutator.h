@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements changes of binary files at random.
+// This file implements random changes of binary files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,16 +23,16 @@
 
 namespace tandem::cts {
 
-/// Changes of some contents; a seed makes the same ones again.
+/// Changes contents at random. The same seed repeats the same changes.
 class ByteMutator {
 public:
   ByteMutator(std::vector<std::string> contents, uint64_t seed)
       : contents(std::move(contents)), random(seed) {}
 
-  /// A content with one to eight changes.
+  /// Returns one of the contents with one to eight changes.
   std::string next() { return change(contents[below(contents.size())]); }
 
-  /// Bytes with one to eight changes.
+  /// Returns \p bytes with one to eight changes.
   std::string change(std::string bytes) {
     for (size_t i = 1 + below(8); i > 0 && !bytes.empty(); --i)
       changeOnce(bytes);
@@ -42,7 +42,8 @@ public:
   size_t below(size_t end) { return random() % end; }
 
 private:
-  /// Writes a number of some bytes at a place where the format may have one.
+  /// Writes a number of \p width bytes at an aligned place, where the format
+  /// may have one.
   void setNumber(std::string &bytes, size_t width) {
     if (bytes.size() < width)
       return;
@@ -60,7 +61,8 @@ private:
     std::memcpy(&bytes[place], &values[below(std::size(values))], width);
   }
 
-  /// Moves a number a little, as an offset to a neighbour would be.
+  /// Changes a number slightly, as an offset to an adjacent object would
+  /// differ.
   void shiftNumber(std::string &bytes) {
     if (bytes.size() < 4)
       return;

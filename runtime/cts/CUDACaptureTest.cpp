@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what the runtime does while a stream is being captured, by
-// itself or by another thread, and copies while streams run that do not wait
-// for the legacy default stream.
+// This file tests the runtime while this or another thread captures a stream,
+// and copies while streams run that do not wait for the legacy default stream.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +44,8 @@ protected:
     DeviceTest::TearDown();
   }
 
-  /// Launches a plan with as many rows of arguments; the last one counts.
+  /// Launches a plan with \p rows rows of arguments, of which the last one has
+  /// \p lr.
   static tdm_status launch(tdm_plan *plan, void *stream, double lr,
                            int64_t rows = 1) {
     std::vector<double> hypers(2 * rows, 0.0);
@@ -56,7 +56,7 @@ protected:
     return tdm_plan_launch_async(plan, &args);
   }
 
-  /// Ends a capture that must be valid, of nothing.
+  /// Ends a capture, which must be valid, and discards its graph.
   void endEmptyCapture() { destroyGraph(endCapture(stream)); }
 
   using Array = DeviceArray<float>;
@@ -74,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(On, Captures, testing::Values("cuda"), nameOfDriver);
 // Copies
 //===----------------------------------------------------------------------===//
 
-/// A stream that does not block sees what has been copied, from the host and
-/// within the device.
+/// A non-blocking stream sees copies from the host and within the device after
+/// they return.
 TEST_P(Captures, CopiesHaveBeenDoneWhenTheyReturn) {
   Array source(device, std::vector<float>(size, 7.0f));
   ASSERT_EQ(tdm_device_copy(device, param->data(), source.data(),
@@ -111,7 +111,7 @@ TEST_P(Captures, ACopyDuringACaptureIsAnError) {
 }
 
 //===----------------------------------------------------------------------===//
-// What may be done during a capture
+// Calls that are allowed during a capture
 //===----------------------------------------------------------------------===//
 
 TEST_P(Captures, KernelsAreLoaded) {
@@ -133,8 +133,9 @@ TEST_P(Captures, MemoryAndPlansComeAndGo) {
   endEmptyCapture();
 }
 
-/// A plan in one stream gets more arguments than it has room for while another
-/// stream is captured: what it had is given back only when it has been read.
+/// While another stream is captured, a plan in one stream gets more arguments
+/// than it has room for. The old memory is released only after it has been
+/// read.
 TEST_P(Captures, OtherStreamsLaunchWithMoreArguments) {
   void *other = createStream();
   ASSERT_EQ(launch(*plan, other, 1.0), TDM_OK) << tdm_last_error();
@@ -149,7 +150,8 @@ TEST_P(Captures, OtherStreamsLaunchWithMoreArguments) {
   destroyStream(other);
 }
 
-/// The host is so far ahead that it waits for arguments and tables to be read.
+/// The host is far enough ahead to wait until arguments and tables have been
+/// read.
 TEST_P(Captures, OtherStreamsLaunchFarAhead) {
   void *other = createStream();
   Array moved(device, std::vector<float>(size));
@@ -168,7 +170,7 @@ TEST_P(Captures, OtherStreamsLaunchFarAhead) {
   destroyStream(other);
 }
 
-/// As where a garbage collector comes by.
+/// A garbage collector may destroy plans during a capture.
 TEST_P(Captures, PlansThatHaveBeenLaunchedGo) {
   void *other = createStream();
   ASSERT_EQ(launch(*plan, other, 1.0), TDM_OK) << tdm_last_error();
@@ -180,7 +182,7 @@ TEST_P(Captures, PlansThatHaveBeenLaunchedGo) {
   destroyStream(other);
 }
 
-/// A plan may go after the stream of its latest launch.
+/// A plan may be destroyed after the stream of its latest launch.
 TEST_P(Captures, StreamsThatHaveBeenDestroyedAreNotUsed) {
   void *other = createStream();
   ASSERT_EQ(launch(*plan, other, 1.0), TDM_OK) << tdm_last_error();
@@ -194,10 +196,10 @@ TEST_P(Captures, StreamsThatHaveBeenDestroyedAreNotUsed) {
 }
 
 //===----------------------------------------------------------------------===//
-// What may not
+// Calls that are not allowed
 //===----------------------------------------------------------------------===//
 
-/// The legacy default stream waits for a stream that blocks.
+/// The legacy default stream waits for blocking streams.
 TEST_P(Captures, ALaunchInTheDefaultStreamIsAnErrorBesideABlockingCapture) {
   void *blocking = createStream(/*isBlocking=*/true);
   beginCapture(blocking);

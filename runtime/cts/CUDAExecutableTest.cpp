@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests which image of a kernel a GPU gets, and what is kept on disk
-// of what the driver compiles. The driver is the library that stands in for it.
+// This file tests which image of a kernel a GPU gets, and the disk cache of
+// code that the driver compiles. The driver is the stand-in library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ using namespace tandem::cts;
 namespace fs = std::filesystem;
 
 namespace {
-/// The count kernel's code, to be changed by a test.
+/// The count kernel's code, which a test may change.
 class StandInCode : public testing::Test {
 protected:
   StandInCode() : desc(countDesc()), fake(desc) {}
@@ -62,7 +62,8 @@ protected:
 // The choice
 //===----------------------------------------------------------------------===//
 
-/// Each of the images is bad in a way that tells which one was taken.
+/// Each image is invalid in its own way, so that the error tells which one was
+/// loaded.
 TEST_F(StandInCode, TheBestImageForTheDevice) {
   struct Candidate {
     const char *kind;
@@ -209,13 +210,13 @@ TEST_F(StandInCode, Arguments) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is kept on disk
+// The cache on disk
 //===----------------------------------------------------------------------===//
 
 #ifndef _WIN32
 
 namespace {
-/// A directory for machine code, which does not exist yet.
+/// A cache directory, which does not exist yet.
 class StandInCache : public StandInCode {
 protected:
   void SetUp() override {
@@ -231,7 +232,7 @@ protected:
     StandInCode::TearDown();
   }
 
-  /// Whether the driver compiles when the kernel is created.
+  /// Creates the kernel and returns whether the driver has compiled.
   bool compiles() {
     long before = fakecuda::callsOf("cuLinkComplete");
     EXPECT_EQ(create(), TDM_OK) << tdm_last_error();

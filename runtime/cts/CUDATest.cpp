@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what only plans on a GPU have: launches that wait for
-// nothing, arguments in the device's memory, steps that are skipped, graphs.
-// The driver is the library that stands in for it, which does the work in a
-// stream as late as it may.
+// This file tests the features of plans that only GPUs have: asynchronous
+// launches, arguments in the device's memory, skipped launches, and graphs.
+// Without a GPU the driver is the stand-in library, which runs the work in a
+// stream as late as the rules allow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,8 +83,8 @@ protected:
       EXPECT_EQ(array.read(), std::vector<float>(size, value));
   }
 
-  /// Calls that the stand-in driver has counted. A real one counts nothing:
-  /// there the results are all that these tests check.
+  /// Returns the number of waiting calls that the stand-in driver has counted.
+  /// A real driver counts none, so these tests then check only the results.
   static long waits() {
     long calls = 0;
     for (const char *name :
@@ -141,7 +141,7 @@ TEST_P(CUDA, UpdatesWaitForNothing) {
   expectAll(other, -6.0f);
 }
 
-/// Three lists, which never come to the same of eight buffers soon again.
+/// Three lists alternate, so that none soon gets the same one of eight buffers.
 TEST_P(CUDA, ManyUpdatesAhead) {
   TensorList mixed;
   for (int i = 0; i < count; ++i)
@@ -157,7 +157,8 @@ TEST_P(CUDA, ManyUpdatesAhead) {
   EXPECT_EQ(other[1].read(), std::vector<float>(size, -17.0f));
 }
 
-/// Each tensor by itself, as where gradients are released one by one.
+/// Each tensor is launched separately, as when gradients are released one by
+/// one.
 TEST_P(CUDA, TensorsOfOtherSizesNeedNoOtherMemory) {
   TensorList small;
   small.add(3, {param[0].data(), grad[0].data()});
@@ -179,8 +180,9 @@ TEST_P(CUDA, TensorsOfOtherSizesNeedNoOtherMemory) {
   EXPECT_EQ(param[0].read(), want);
 }
 
-/// A launch over the same tensors copies no tables: two kernels, and the word
-/// of flags is cleared. An event marks the launch's arguments as read.
+/// A launch over the same tensors copies no tables. It launches two kernels,
+/// clears the word of flags, and records an event after which the arguments
+/// have been read.
 TEST_P(CUDA, TheSameTensorsCostFewCalls) {
   ASSERT_EQ(launch(1), TDM_OK);
   long before = fakecuda::calls(),
@@ -256,13 +258,13 @@ TEST_P(CUDA, ASkippedLaunchDoesNothing) {
   ASSERT_EQ(tdm_plan_flags(*plan, &flags), TDM_OK);
   EXPECT_EQ(flags, 0u) << "nothing has looked at the gradients";
   expectAll(param, -1.0f);
-  // The word of one launch is not that of the next.
+  // The flag of one launch does not affect the next one.
   grad[1].write(std::vector<float>(size, 1.0f));
   ASSERT_EQ(launch(1), TDM_OK) << tdm_last_error();
   expectAll(param, -2.0f);
 }
 
-/// As where launches look at all gradients before others write.
+/// Some launches check all gradients before others write.
 TEST_P(CUDA, ALaunchIsSkippedByTheFlagsOfOthers) {
   DeviceArray<uint32_t> words(device, {5, 6});
   DeviceArray<float> foundInf(device, {0.0f});
@@ -287,7 +289,7 @@ TEST_P(CUDA, ALaunchIsSkippedByTheFlagsOfOthers) {
     EXPECT_EQ(flags, isBad ? TDM_FLAG_NON_FINITE : 0u);
     expectAll(param, isBad ? 0.0f : -1.0f);
   }
-  // A value that other launches have found is kept.
+  // A nonzero value from earlier launches is preserved.
   for (const void *skip : {static_cast<const void *>(foundInf.data()),
                            static_cast<const void *>(words.data())}) {
     foundInf.write({1.0f});
@@ -328,7 +330,8 @@ TEST_P(CUDA, AGraphReadsItsArgumentsWhenItRuns) {
   destroyGraph(graph);
 }
 
-/// Also where the list is new to the device, and whatever the plan does later.
+/// This also holds if the list is not on the device yet, and regardless of
+/// later updates of the plan.
 TEST_P(CUDA, AGraphKeepsItsTensors) {
   DeviceArray<double> hypers(device, {1.0, 0.0});
   DeviceArray<int64_t> step(device, {1});
@@ -372,7 +375,7 @@ TEST_P(CUDA, AGraphSkipsByItsWord) {
   destroyGraph(graph);
 }
 
-/// As where a garbage collector comes by.
+/// A garbage collector may destroy objects during a capture.
 TEST_P(CUDA, WhatIsGivenBackDuringACaptureDoesNotHarmIt) {
   auto unused = std::make_unique<OwnedPlan>(*kernel, tensors);
   auto code = std::make_unique<DeviceKernel>(device, GetParam(), sgdDesc());

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests that launches reach every element exactly once
-// and give the same bytes however many threads there are.
+// This file implements tests that launches process every element exactly once
+// and produce the same bytes for any number of threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -144,7 +144,7 @@ TEST(Coverage, RecordsHoldTheTensors) {
   uint8_t a[6], b[2];
   TensorList list;
   list.add(0, {nullptr});
-  // Without groups, rows need not be cut apart.
+  // Without groups, rows need not be cut separately.
   tdm_tensor matrix = {2, 3, 128, -5, 7, nullptr};
   list.add(3, {a}) = matrix;
   list.add(2, {b}).key = INT64_MIN;
@@ -157,7 +157,7 @@ TEST(Coverage, RecordsHoldTheTensors) {
   EXPECT_EQ(seen.records, expected);
 }
 
-/// The chunks of one tensor of \p rows of 16-element groups.
+/// Returns the chunks of one tensor of \p rows rows with groups of 16 elements.
 static std::vector<std::vector<int64_t>> chunksOf(int64_t rows, int64_t columns,
                                                   uint32_t metrics = 0) {
   static const tdm_plane_desc plane = {"scale", 8, TDM_ACCESS_WRITE, 16};
@@ -186,7 +186,7 @@ TEST(Coverage, RowsWithPartsOfGroupsHaveTheirOwnChunks) {
   EXPECT_EQ(
       chunksOf(2, 5001),
       (Chunks{{0, 0, 4096}, {0, 4096, 5001}, {1, 0, 4096}, {1, 4096, 5001}}));
-  // A metric's sum is the tree over the sums of rows that are cut apart.
+  // A metric's sum is the tree over the sums of rows that are cut separately.
   EXPECT_EQ(chunksOf(2, 5001, /*metrics=*/1),
             (Chunks{{0, 0, 5001}, {1, 0, 5001}}));
 }

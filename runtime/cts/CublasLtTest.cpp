@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the tests of the search for cuBLASLt. Each has a process
-// of its own, in which libraries lie as packages for Python have them.
+// This file implements tests of the search for cuBLASLt. Each test runs in its
+// own process, with libraries in the directories that Python packages use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ using namespace tandem::cts;
 namespace fs = std::filesystem;
 
 namespace {
-/// A directory with libraries, while it lives.
+/// A temporary directory with libraries.
 class Tree {
 public:
   Tree() {
@@ -45,16 +45,16 @@ public:
     fs::create_directories((root / name).parent_path());
     return root / name;
   }
-  /// The library that stands in for cuBLASLt, as \p name.
+  /// Adds the library that stands in for cuBLASLt as \p name.
   void add(const char *name) const {
     fs::copy_file(TANDEM_NAMED_CUBLASLT, place(name));
   }
-  /// The same, loaded.
+  /// Adds it and loads it.
   void load(const char *name) const {
     add(name);
     open(name, RTLD_NOW | RTLD_LOCAL);
   }
-  /// Loads some other library, as \p name.
+  /// Loads an unrelated library as \p name.
   void loadNeighbour(const char *name) const {
     fs::copy_file(TANDEM_COUNT_BY_ONE, place(name));
     open(name, RTLD_NOW | RTLD_LOCAL);
@@ -88,8 +88,8 @@ static tdm_status createProduct() {
   return status;
 }
 
-/// Ends the process: whether a product takes cuBLASLt from \p name in a tree
-/// that \p fill has made.
+/// Exits with whether a product uses the cuBLASLt \p name of a tree that
+/// \p fill has filled.
 template <typename Fill>
 [[noreturn]] static void exitIfFound(const char *name, Fill fill) {
   bool isFound = false;
@@ -154,8 +154,7 @@ TEST_F(CublasLtDeathTest, InPackagesOfCUDA12) {
   });
 }
 
-/// Ends the process with the message that no library was found, unless the
-/// system has one.
+/// Exits with the message that no library was found, unless the system has one.
 [[noreturn]] static void exitWithoutLibrary() {
   {
     Tree tree;

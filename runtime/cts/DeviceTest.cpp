@@ -90,7 +90,7 @@ TEST_P(Devices, ElementsOfAnySizeAndAlignmentAreProcessedOnce) {
   for (int64_t i = 0; i < 1000; ++i) {
     sizes.push_back(i % 7 == 0 ? 0 : i * i % 4111);
     begins.push_back(total);
-    // So that tensors begin anywhere, with bytes between them.
+    // Tensors begin at any address, with gaps between them.
     total += sizes.back() + i % 3;
   }
   sizes.push_back(500000);

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests drivers that a program registers, with one whose images name
-// functions of the test.
+// This file tests drivers that a program registers. Images of the test's driver
+// name functions of the test.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +20,11 @@
 using namespace tandem::cts;
 
 namespace {
-/// The number of images that the driver has loaded and not given back.
+/// The number of images that the driver has loaded and not unloaded.
 int loaded = 0;
 
-/// A driver of two devices. Its images have the kind "named" and a target of
-/// its own, and hold the name of the only function.
+/// A driver of two devices. Its images have the kind "named" and their own
+/// target, and contain the name of the only function.
 struct NamedDriver {
   static tdm_status count(void *, int32_t *count) {
     *count = 2;
@@ -73,7 +73,7 @@ struct NamedDriver {
   }
 };
 
-/// Tests with the driver, which is registered once.
+/// Tests that use the driver, which is registered once.
 class DriverTest : public testing::Test {
 protected:
   void SetUp() override {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests that settings of the caller reach no kernel, and
-// come back unchanged.
+// This file implements tests that floating-point settings of the caller do not
+// reach kernels and are restored.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 using namespace tandem::cts;
 
 namespace {
-/// Sets the control word and takes the caller's back.
+/// Sets the control word and restores the caller's.
 struct WithControl {
   explicit WithControl(unsigned control) : saved(_mm_getcsr()) {
     _mm_setcsr(control);
@@ -31,7 +31,8 @@ struct WithControl {
 };
 } // namespace
 
-/// Flush to zero, denormals are zero, round up, and the inexact flag.
+/// The control word: flush to zero, denormals are zero, round up, and the
+/// inexact flag.
 static constexpr unsigned strange = 0x8000 | 0x0040 | 0x4000 | 0x1F80 | 0x20;
 static unsigned prologueControl;
 

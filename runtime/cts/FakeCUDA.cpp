@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the state of the library that stands in for CUDA's
-// driver: memory, streams, kernels, and the checks of how it is called.
+// driver: memory, streams, kernels, and checks of its callers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,8 @@ int State::invalidate(StreamState &stream, const char *name, int result) {
   return result;
 }
 
-/// Whether the capture of \p stream prohibits unsafe calls of this thread.
+/// Returns whether the capture of \p stream prohibits unsafe calls on this
+/// thread.
 static bool prohibitsUnsafe(const StreamState &stream) {
   if (stream.capture != captureActive)
     return false;
@@ -106,8 +107,8 @@ void Memory::close() {
 }
 
 uint64_t Memory::allocate(uint64_t bytes) {
-  // Addresses come again only when nothing is left, so that what has been freed
-  // is known.
+  // Addresses are reused only after all memory has been freed, so that uses of
+  // freed memory are detected.
   if (ranges.empty())
     top = begin;
   uint64_t rounded = (bytes + 255) / 256 * 256 + 256;
@@ -147,7 +148,8 @@ void State::drainUntil(StreamState &stream, long number) {
     runFirst(stream);
 }
 
-/// The legacy default stream and the streams that block wait for each other.
+/// Runs the work that a stream waits for: the legacy default stream and
+/// blocking streams wait for each other.
 void State::runPredecessors(const StreamState &stream, long number) {
   if (stream.isBlocking)
     return drainUntil(defaultStream, number);
@@ -167,7 +169,7 @@ void State::runFirst(StreamState &stream) {
   memory.close();
 }
 
-/// NULL is the default stream.
+/// Returns the stream of \p handle, which is NULL for the default stream.
 StreamState *State::findStream(void *handle) {
   if (!handle)
     return &defaultStream;
@@ -179,8 +181,8 @@ StreamState *State::findStream(void *handle) {
 }
 
 void State::drainAll() {
-  // Streams that do not block are in no hurry to let others see their work, nor
-  // to see that of others.
+  // Non-blocking streams run before the default stream, so that they do not see
+  // its pending work.
   for (auto &[handle, stream] : streams)
     drain(*stream);
   drain(defaultStream);
@@ -249,7 +251,7 @@ int ModuleState::threadsOf(size_t entry) const {
   return limit < body ? std::atoi(text.c_str() + limit + 8) : 1024;
 }
 
-/// The tables of a launch must be the device's.
+/// Checks that the tables of a launch are in the device's memory.
 void State::checkTables(const FunctionState &function,
                         const std::vector<uint64_t> &words) {
   uint64_t flags = words[4];

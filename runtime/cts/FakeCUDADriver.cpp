@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the functions of CUDA's driver that the runtime uses, as
-// far as it may rely on them.
+// This file implements the functions of CUDA's driver that the runtime uses,
+// with only the guarantees that it may rely on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -179,7 +179,8 @@ EXPORT int cuMemFreeHost(void *memory) {
   CHECK_UNSAFE();
   if (!state->hostMemory.erase(reinterpret_cast<uint64_t>(memory)))
     state->violate("cuMemFreeHost of what is not allocated");
-  // The device may still be reading it, which the caller must know better.
+  // The device may still be reading the memory, in which case the caller is
+  // wrong and the change shows it.
   std::memset(memory, 0xDD, 1);
   std::free(memory);
   return success;
@@ -211,9 +212,9 @@ static bool isPageable(const State &state, uint64_t address, uint64_t bytes) {
   return !isOnDevice(state, address) && !holdsHost(state, address, bytes);
 }
 
-/// A copy of any kind. One from pageable memory returns once the bytes are in a
-/// buffer of the driver's, one within the device at once, and one to pageable
-/// memory when it has been done.
+/// Copies memory. A copy from pageable memory returns after the bytes are in a
+/// buffer of the driver, one within the device returns immediately, and one to
+/// pageable memory returns after it is done.
 static int copy(State &state, const char *name, uint64_t to, uint64_t from,
                 size_t bytes, void *stream) {
   if (!isKnown(state, to, bytes) || !isKnown(state, from, bytes))
@@ -295,7 +296,7 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
 EXPORT int cuModuleUnload(void *module) {
   Locked state;
   CHECK_UNSAFE();
-  // Work that has not been done needs the code.
+  // Pending work still needs the code.
   state->drainAll();
   if (!state->modules.erase(module))
     state->violate("cuModuleUnload of what is not loaded");

@@ -26,7 +26,7 @@
 
 namespace fakecuda {
 
-/// The driver's numbers of errors.
+/// The driver's error codes.
 enum Error {
   success = 0,
   errorInvalidValue = 1,
@@ -59,28 +59,29 @@ enum CaptureStatus {
 
 using Work = std::function<void()>;
 
-/// The device's memory: an area that is closed but while work is done.
+/// The device's memory: an area that is inaccessible except while work runs.
 struct Memory {
   Memory();
   void open();
   void close();
-  /// 0 if there is no room.
+  /// Returns an address, or 0 if there is no room.
   uint64_t allocate(uint64_t bytes);
-  /// Whether bytes lie inside of one allocation.
+  /// Returns whether a range of bytes lies inside one allocation.
   bool holds(uint64_t address, uint64_t bytes) const;
   uint64_t roundedTop() const { return (top + 4095) / 4096 * 4096; }
 
   static constexpr uint64_t size = uint64_t(1) << 32;
   uint64_t begin, top;
   int opened = 0;
-  /// Whether what lies outside of the area is the device's, too.
+  /// Whether memory outside of the area also counts as the device's.
   bool isShared = false;
-  /// Bytes by address.
+  /// The sizes of allocations in bytes by their address.
   std::map<uint64_t, uint64_t> ranges;
 };
 
 struct StreamState {
-  /// Work, numbered in the order in which the host has enqueued it anywhere.
+  /// Work, numbered in the order in which the host has enqueued it on any
+  /// stream.
   struct Item {
     long number;
     Work work;
@@ -98,7 +99,8 @@ struct StreamState {
 };
 
 struct EventState {
-  /// The latest record in a stream, and the latest one that was reached.
+  /// The numbers of the latest record in a stream and of the latest one
+  /// reached.
   long recorded = 0, reached = 0;
   StreamState *stream = nullptr;
   /// Whether the latest record is a part of a capture.
@@ -107,9 +109,10 @@ struct EventState {
 
 struct ModuleState {
   std::string text;
-  /// Returns the place where an entry is declared in the text.
+  /// Returns the position of an entry's declaration in the text.
   size_t findEntry(const std::string &name) const;
-  /// Returns the most threads of the blocks of the entry declared there.
+  /// Returns the maximum number of threads in a block of the entry declared
+  /// there.
   int threadsOf(size_t entry) const;
 };
 
@@ -128,29 +131,30 @@ struct LinkState {
 struct State {
   static State &get();
 
-  /// Begins a call that may be made to fail; returns its result if so.
+  /// Begins a call that may be made to fail, and returns its result in that
+  /// case.
   int enter(const char *name, bool needsContext = true);
   void violate(const std::string &what);
   /// Refuses a call that CUDA calls potentially unsafe while streams are
   /// captured, unless this thread's mode allows it. A refused call invalidates
   /// the captures that prohibit it. Returns the call's result.
   int checkUnsafe(const char *name);
-  /// Refuses a call that waits for a context with a captured stream, whatever
-  /// the thread's mode is.
+  /// Refuses a call that waits for a context with a captured stream,
+  /// regardless of the thread's mode.
   int checkContext(const char *name);
   /// Refuses a use of the legacy default stream while a stream that waits for
   /// it is captured.
   int checkLegacyStream(const char *name);
   int invalidate(StreamState &stream, const char *name, int result);
-  /// The mode in which this thread handles captures.
+  /// Returns the mode in which this thread handles captures.
   static int &captureMode();
   StreamState *findStream(void *handle);
   int enqueue(const char *name, void *stream, Work work);
   void drainAll();
-  /// Does the stream's work, and before it what the stream waits for.
+  /// Runs the stream's work after the work that it waits for.
   void drain(StreamState &stream);
   void runFirst(StreamState &stream);
-  /// Does what has been enqueued in a stream before a number.
+  /// Runs the work in a stream that was enqueued before a number.
   void drainUntil(StreamState &stream, long number);
   void runPredecessors(const StreamState &stream, long number);
   void pushContext();
@@ -173,7 +177,8 @@ struct State {
   std::map<void *, std::unique_ptr<EventState>> events;
   std::map<void *, std::unique_ptr<ModuleState>> modules;
   std::map<void *, std::unique_ptr<LinkState>> links;
-  /// Functions live as long as the library, to tell those of unloaded modules.
+  /// Functions are kept until the library is unloaded, to detect uses of
+  /// functions of unloaded modules.
   std::map<void *, std::unique_ptr<FunctionState>> functions;
   std::map<int, std::vector<Work>> graphs;
   int lastGraph = 0;
@@ -188,7 +193,7 @@ struct State {
   std::map<std::string, long> counts;
 };
 
-/// The state, for one thread at a time.
+/// Access to the state for one thread at a time.
 class Locked {
 public:
   Locked() : lock(State::get().mutex) {}

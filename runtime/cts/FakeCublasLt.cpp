@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the functions of cuBLASLt that the runtime uses, over
-// the streams of the driver without a GPU: they check how they are called, and
-// compute on the host in f64, from the bits of 8-bit floats. The device's
-// memory is closed but while a stream's work is done.
+// This file implements the functions of cuBLASLt that the runtime uses, on the
+// streams of the stand-in driver. They check how they are called, and compute
+// on the host in f64 from the bits of 8-bit floats. The device's memory is
+// inaccessible except while a stream's work runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ struct Desc {
   }
 };
 
-/// A matrix whose columns are contiguous, one after the other.
+/// A column-major matrix.
 struct Layout {
   int type;
   uint64_t rows, columns;
@@ -68,7 +68,7 @@ struct HeuristicResult {
   int reserved[4];
 };
 
-/// A product that is computed when its stream comes to it.
+/// A product that is computed when its stream reaches it.
 struct Job {
   Layout a, b, d;
   const uint8_t *aData, *bData;
@@ -167,7 +167,7 @@ static bool isMatrix(const Layout &layout, const void *data) {
          reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-/// Checks that a product is of a kind that cuBLASLt has.
+/// Checks that cuBLASLt supports a product of these types.
 static const char *checkKinds(const Desc &desc, const Layout &a,
                               const Layout &b, const Layout &d) {
   bool isNarrow = a.type != bf16;

@@ -20,14 +20,14 @@
 extern "C" {
 /// Sets the version that the library reports, 120500 by default.
 FAKE_CUDA_API void fake_cublaslt_set_version(size_t number);
-/// The faults of the calls since the last question, valid until the next one on
-/// this thread; empty if there are none.
+/// Returns the violations of all calls since the previous query; empty if there
+/// are none. The text is valid until the next query on this thread.
 FAKE_CUDA_API const char *fake_cublaslt_violations(void);
-/// The number of handles, descriptions and the like that have not been given
-/// back.
+/// Returns the number of handles, descriptions and similar objects that have
+/// not been released.
 FAKE_CUDA_API long fake_cublaslt_living(void);
-/// The number of products that have been computed, and of those that were asked
-/// for with fast sums.
+/// Return the number of products that have been computed, and of those that
+/// were requested with fast accumulation.
 FAKE_CUDA_API long fake_cublaslt_products(void);
 FAKE_CUDA_API long fake_cublaslt_fast(void);
 }

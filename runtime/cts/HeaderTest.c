@@ -6,14 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a use of every function of the header from C99.
+// This file calls every function of the header from C99.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 
-/* Called by ThreadTest.cpp; declared here, for C99 has no other place. */
+/* ThreadTest.cpp calls this function, which has no header to declare it. */
 tdm_status tandemRuntimeUseFromC(const tdm_kernel_desc *desc, void *plane);
 
 tdm_status tandemRuntimeUseFromC(const tdm_kernel_desc *desc, void *plane) {

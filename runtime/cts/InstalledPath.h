@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file finds the libraries that the tests load where the tests were copied
-// to another machine together with them. CMake includes it ahead of sources.
+// This file finds the libraries that the tests load after the tests and the
+// libraries were copied to another machine. CMake includes it before sources.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,8 @@
 
 namespace tandem::cts {
 
-/// The path of a library in the directory lib next to the program's own.
+/// Returns the path of a library in the directory lib next to the program's
+/// directory.
 inline std::string installedPath(const char *name) {
   char program[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", program, sizeof(program));

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the entries of the tests' kernels on a real GPU. One
-// thread of a block calls the function that the CPU calls, for one chunk at a
-// time: these kernels test the runtime, not the speed of a GPU.
+// thread of a block calls the same function as the CPU, for one chunk at a
+// time: these kernels test the runtime and not the speed of a GPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,8 @@ using namespace tandem::cts;
   const void *tensors, const void *chunks, const uint32_t *scalars,            \
       void *workspace, uint32_t *flags, int64_t begin, int64_t end
 
-/// A launch is skipped if the second word of its flags is not 0.
+/// Defines an entry. A launch is skipped if the second word of its flags is not
+/// 0.
 #define ENTRY(NAME, FUNCTION)                                                  \
   extern "C" __global__ void __launch_bounds__(256) NAME(PARAMETERS) {         \
     if (threadIdx.x || flags[1])                                               \
@@ -29,7 +30,7 @@ using namespace tandem::cts;
       FUNCTION(tensors, chunks, scalars, workspace, flags, c, c + 1);          \
   }
 
-/// An entry that looks at all tensors at once.
+/// Defines an entry that processes all tensors in one call.
 #define WHOLE_ENTRY(NAME, FUNCTION)                                            \
   extern "C" __global__ void __launch_bounds__(256) NAME(PARAMETERS) {         \
     if (!threadIdx.x && !blockIdx.x && !flags[1])                              \

@@ -8,8 +8,8 @@
 //
 // This file implements the kernels that tests of plans run on every device. The
 // CPU and the driver that stands in for CUDA's call them as functions of the
-// process; KernelCode.cu compiles the same functions for GPUs, so they use
-// nothing of the standard library.
+// process; KernelCode.cu compiles the same functions for GPUs, so they do not
+// use the standard library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ struct Record {
   TEST_CODE T *plane(int64_t index) const {
     return static_cast<T *>(addresses()[index]);
   }
-  /// The parts of a reduction.
+  /// Returns the parts of a reduction.
   template <typename T>
   TEST_CODE T *parts(int64_t reduction) const {
     return plane<T>(numPlanes + reduction);
@@ -76,7 +76,7 @@ TEST_CODE void forEach(const void *chunks, int64_t begin, int64_t end,
     body(static_cast<const T *>(chunks)[c], c);
 }
 
-/// Blocks of a GPU raise flags at the same time.
+/// Raises flags atomically on a GPU, whose blocks run concurrently.
 TEST_CODE void raiseFlags(uint32_t *flags, uint32_t raised) {
 #ifdef __CUDA_ARCH__
   atomicOr(flags, raised);
@@ -120,7 +120,8 @@ TEST_CODE void sgdChunk(const Record &tensor, const Chunk &chunk, float scalar,
   }
 }
 
-/// param += scalar * grad; a flag for a gradient that is not finite.
+/// Computes param += scalar * grad, and raises a flag if a gradient is not
+/// finite.
 TEST_CODE void sgdEntry(const void *tensors, const void *chunks,
                         const uint32_t *scalars, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
@@ -141,7 +142,8 @@ TEST_CODE void countEntry(const void *tensors, const void *chunks,
   });
 }
 
-/// Adds its one scalar, which the prologue makes of nothing, to each byte.
+/// Adds its only scalar, which the prologue computes without arguments, to each
+/// byte.
 TEST_CODE void constantEntry(const void *tensors, const void *chunks,
                              const uint32_t *scalars, void *, uint32_t *,
                              int64_t begin, int64_t end) {
@@ -157,14 +159,15 @@ TEST_CODE void constantPrologue(const double *, const int64_t *,
   scalars[0] = 7;
 }
 
-/// Elements by index.
+/// Accesses elements by index.
 struct ElementAt {
   const float *values;
   TEST_CODE float operator()(int64_t i) const { return values[i]; }
 };
 
-/// The pairwise sum of \p count numbers that \p valueAt gives by index, of
-/// neighbours first. A GPU's stack is too small for recursion.
+/// Returns the pairwise sum of \p count numbers that \p valueAt returns by
+/// index, neighbours first. It does not recurse, since a GPU's stack is too
+/// small.
 template <typename T, typename ValueAt>
 TEST_CODE T pairwiseSum(ValueAt valueAt, int64_t first, int64_t count) {
   T partial[64], sum = static_cast<T>(-0.0);
@@ -180,7 +183,7 @@ TEST_CODE T pairwiseSum(ValueAt valueAt, int64_t first, int64_t count) {
   return sum;
 }
 
-/// Leaves the sum and the number of a chunk's elements in the workspace.
+/// Writes the sum and the number of a chunk's elements to the workspace.
 TEST_CODE void sumEntry(const void *tensors, const void *chunks,
                         const uint32_t *, void *workspace, uint32_t *,
                         int64_t begin, int64_t end) {
@@ -193,7 +196,8 @@ TEST_CODE void sumEntry(const void *tensors, const void *chunks,
   });
 }
 
-/// Adds to the codes of each 32 their entry, which becomes their number.
+/// Adds the entry of each group of 32 codes to the codes, and sets it to their
+/// number.
 TEST_CODE void groupEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *, int64_t begin,
                           int64_t end) {
@@ -217,7 +221,7 @@ TEST_CODE void groupEntry(const void *tensors, const void *chunks,
 //===----------------------------------------------------------------------===//
 
 /// Planes: values, and an entry for the whole tensor. Reductions: the sum of a
-/// tensor, the largest magnitude of all tensors, the smallest of a tensor.
+/// tensor, the maximum magnitude of all tensors, and the minimum of a tensor.
 namespace phases {
 constexpr int64_t numPlanes = 2, numReductions = 3;
 
@@ -225,7 +229,7 @@ TEST_CODE Record recordOf(const void *tensors, int64_t tensor) {
   return {tensors, tensor, numPlanes, numReductions};
 }
 
-/// The sums of chunks by index, as a phase has left them.
+/// Accesses the sums of chunks by index.
 struct PartAt {
   const uint64_t *parts;
   TEST_CODE float operator()(int64_t i) const {
@@ -256,7 +260,7 @@ TEST_CODE void reduceEntry(const void *tensors, const void *chunks,
   });
 }
 
-/// Every element becomes the tensor's sum and entry.
+/// Sets every element to the sum of the tensor's total and entry.
 TEST_CODE void writeEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *flags,
                           int64_t begin, int64_t end) {
@@ -270,7 +274,7 @@ TEST_CODE void writeEntry(const void *tensors, const void *chunks,
   });
 }
 
-/// The entry becomes the largest magnitude of all tensors.
+/// Sets the entry to the maximum magnitude of all tensors.
 TEST_CODE void epilogueEntry(const void *tensors, const void *,
                              const uint32_t *, void *, uint32_t *,
                              int64_t begin, int64_t end) {
@@ -315,20 +319,22 @@ TEST_CODE void modelEntry(const void *tensors, const void *, const uint32_t *,
 // A kernel of three phases over matrices
 //===----------------------------------------------------------------------===//
 
-/// Planes: values; an entry for each row; one for each two columns. Reductions:
-/// the sum of each row, the largest of each column, the sum of the rows' sums.
+/// Planes: values, an entry for each row, and an entry for each two columns.
+/// Reductions: the sum of each row, the maximum of each column, and the sum of
+/// the rows' sums.
 namespace matrices {
 constexpr int64_t numPlanes = 3, numReductions = 3;
 
 TEST_CODE Record recordOf(const void *tensors, int64_t tensor) {
   return {tensors, tensor, numPlanes, numReductions};
 }
-/// The sum of the rows' sums.
+/// Returns the address of the sum of the rows' sums.
 TEST_CODE float *sumOf(const Record &record) {
   return reinterpret_cast<float *>(record.head.totals + 2);
 }
 
-/// Whole numbers, so that sums are exact in any order.
+/// Writes the parts of one tile. Values are integers, so that sums are exact in
+/// any order.
 TEST_CODE void sumTile(const void *tensors, const Tile &tile, uint32_t *flags) {
   Record record = recordOf(tensors, tile.tensor);
   if (tile.end_row - tile.first_row > 64 ||
@@ -355,7 +361,7 @@ TEST_CODE void sumTiles(const void *tensors, const void *chunks,
     sumTile(tensors, static_cast<const Tile *>(chunks)[c], flags);
 }
 
-/// The part of a chunk of rows in the sum of all.
+/// Writes the part of each chunk of rows of the sum over all rows.
 TEST_CODE void sumRows(const void *tensors, const void *chunks,
                        const uint32_t *, void *workspace, uint32_t *,
                        int64_t begin, int64_t end) {
@@ -374,7 +380,7 @@ TEST_CODE void fillRow(float *values, const Tile &tile, float value) {
     values[i] = value;
 }
 
-/// Every element becomes the sum of all.
+/// Sets every element to the sum over all elements.
 TEST_CODE void fillTiles(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
@@ -386,7 +392,7 @@ TEST_CODE void fillTiles(const void *tensors, const void *chunks,
   });
 }
 
-/// Every element becomes the sum of its row.
+/// Sets every element to the sum of its row.
 TEST_CODE void fillRows(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *, int64_t begin,
                         int64_t end) {
@@ -408,7 +414,7 @@ TEST_CODE void epilogueRows(const void *tensors, const void *chunks,
   });
 }
 
-/// The larger of each pair of columns.
+/// Sets the entry of each pair of columns to the larger maximum.
 TEST_CODE void epilogueColumns(const void *tensors, const void *chunks,
                                const uint32_t *, void *, uint32_t *,
                                int64_t begin, int64_t end) {
@@ -422,7 +428,8 @@ TEST_CODE void epilogueColumns(const void *tensors, const void *chunks,
   });
 }
 
-/// Joins the tiles' parts of rows after the first phase, over chunks of rows.
+/// Combines the tiles' parts of rows after the first phase, over chunks of
+/// rows.
 TEST_CODE void rowTotals(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
@@ -435,7 +442,7 @@ TEST_CODE void rowTotals(const void *tensors, const void *chunks,
   });
 }
 
-/// Joins the tiles' parts of columns, over chunks of columns.
+/// Combines the tiles' parts of columns, over chunks of columns.
 TEST_CODE void columnTotals(const void *tensors, const void *chunks,
                             const uint32_t *, void *, uint32_t *, int64_t begin,
                             int64_t end) {
@@ -449,7 +456,7 @@ TEST_CODE void columnTotals(const void *tensors, const void *chunks,
   });
 }
 
-/// Adds up the sums of a tensor's chunks of rows after the second phase.
+/// Adds the sums of a tensor's chunks of rows after the second phase.
 TEST_CODE void tensorTotals(const void *tensors, const void *, const uint32_t *,
                             void *workspace, uint32_t *, int64_t begin,
                             int64_t end) {
@@ -475,8 +482,8 @@ TEST_CODE Tile tileOf(const Tile &band, int64_t rows, int64_t number) {
   return tile;
 }
 
-/// Runs phases of one launch as a GPU does: a band's tiles one after another,
-/// both phases of each band.
+/// Runs the phases of one launch as a GPU does: both phases over each band, one
+/// tile after another.
 TEST_CODE void goThroughBands(const void *tensors, const void *bands,
                               const uint32_t *scalars, void *workspace,
                               uint32_t *flags, int64_t begin, int64_t end) {

@@ -17,8 +17,8 @@
 
 using namespace tandem::cts;
 
-/// Creates the sgd kernel with an edited description and expects a refusal
-/// that does not change the result.
+/// Expects that creating the sgd kernel with an edited description fails and
+/// does not change the result.
 static void expectRefused(const std::function<void(tdm_kernel_desc &)> &edit,
                           const std::string &message) {
   tdm_kernel_desc desc = sgdDesc();

@@ -18,7 +18,7 @@ using namespace tandem::cts;
 
 namespace {
 
-/// A plan of the sgd kernel over one tensor, which no refused launch changes.
+/// A plan of the sgd kernel over one tensor, which no failed launch changes.
 class LaunchError : public testing::Test {
 protected:
   LaunchError() : kernel(sgdDesc()), param(5000, 1.0f), grad(5000, 1.0f) {

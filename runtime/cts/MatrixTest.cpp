@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests kernels that know rows and columns: how matrices are cut into
-// tiles, what these leave of rows and columns, and what runs over each.
+// This file tests kernels that use rows and columns: the tiling of matrices,
+// the tiles' parts of row and column reductions, and epilogues over rows and
+// columns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,7 +60,7 @@ static const Totals totals = {{"_phase0_row_totals", rowTotals},
                               {"_phase1_totals", tensorTotals}};
 
 namespace {
-/// A matrix of whole numbers and what the kernel makes of it.
+/// A matrix of integers and the kernel's results for it.
 struct Matrix {
   Matrix(const tdm_device *device, int64_t rows, int64_t columns)
       : rows(rows), columns(columns), before(makeValues(rows * columns)),
@@ -170,7 +171,7 @@ TEST_P(Matrices, AnotherShapeOfAsManyElements) {
 // Phases of one launch
 //===----------------------------------------------------------------------===//
 
-/// The visits of one thread's phases: the phase and the first row of each.
+/// The calls of one thread's phases, each with the phase and the first row.
 static std::vector<std::pair<int, int64_t>> visits;
 
 template <int phase, tdm_cpu_entry entry>
@@ -186,7 +187,8 @@ static const Totals rowwiseTotals = {{"_phase0_row_totals", rowTotals},
                                      {"_phase0_column_totals", columnTotals},
                                      {"_phase0_bands", goThroughBands}};
 
-/// The sums of rows and what needs them are one launch.
+/// Describes a kernel in which the sums of rows and the phase that reads them
+/// share a launch.
 static tdm_kernel_desc rowwiseDesc() {
   static const uint32_t fusedWithPrevious[] = {0, 1};
   static const tdm_reduction_desc ofRows[] = {
@@ -242,7 +244,7 @@ TEST(MatricesOfCPU, BandsGoThroughAllPhases) {
   EXPECT_EQ(visits, expected);
 }
 
-/// Else a thread would have most of the matrix to itself.
+/// In bands of such long rows, one thread would process most of the matrix.
 TEST(MatricesOfCPU, LongRowsGoThroughOnePhaseAfterAnother) {
   OwnedKernel kernel(visitedDesc());
   OpenDevice cpu;

@@ -18,7 +18,8 @@
 
 using namespace tandem::cts;
 
-/// Sums of such values are inexact in f64, so that they show their order.
+/// With this spread sums of values are inexact in f64, so they depend on the
+/// order.
 static constexpr int spread = 6;
 
 static uint64_t bitsOf(double value) {
@@ -27,8 +28,8 @@ static uint64_t bitsOf(double value) {
   return bits;
 }
 
-/// The tree as it is written down: pad to a power of two, add neighbours until
-/// one is left.
+/// Computes the tree as specified: pad to a power of two, then add neighbours
+/// until one value is left.
 static double referenceTree(std::vector<double> level) {
   size_t size = 1;
   while (size < level.size())

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file compares the runtime's tables of the CUDA driver and of cuBLASLt
-// with NVIDIA's headers, where a machine has them. It compiles only if they
-// agree: in each function's name and type, each enumerator and each structure.
+// with NVIDIA's headers, if they are installed. It compiles only if they agree
+// in each function's name and type, each enumerator and each structure.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@
 #include <string_view>
 #include <type_traits>
 
-// A new enumerator is compared too.
+// The warning ensures that new enumerators are compared too.
 #pragma GCC diagnostic error "-Wswitch"
 
 using namespace tandem::runtime::cuda;
@@ -35,8 +35,8 @@ using namespace tandem::runtime::cuda;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The name in NVIDIA's headers of a handle, an enumeration or a structure;
-/// void for a type of the language.
+/// The type in NVIDIA's headers for a handle, an enumeration or a structure;
+/// void for a built-in type.
 template <typename Ours>
 struct Counterpart {
   using Type = void;
@@ -75,7 +75,8 @@ SAME_AS(MatmulAttribute, cublasLtMatmulDescAttributes_t);
 SAME_AS(PreferenceAttribute, cublasLtMatmulPreferenceAttributes_t);
 #endif
 
-/// Both have their results: an enumeration of ints.
+/// Whether a type is a result of either library, which is an enumeration of
+/// ints.
 template <typename Theirs>
 constexpr bool isResult =
 #ifdef TANDEM_HAS_CUBLASLT_HEADER
@@ -92,7 +93,7 @@ constexpr bool areSameNumbers() {
     return std::is_same_v<Ours, Theirs>;
 }
 
-/// Whether a caller of ours passes what a callee takes as theirs.
+/// Returns whether our type and theirs are passed in the same way.
 template <typename Ours, typename Theirs>
 constexpr bool areSame() {
   using Known = typename Counterpart<Ours>::Type;
@@ -129,7 +130,7 @@ struct AreSameFunctions<Return(Parameters...),
 // Functions
 //===----------------------------------------------------------------------===//
 
-// The header makes the name of an interface that of its latest version.
+// The header defines the name of a function as that of its latest version.
 #define NAME_OF(FUNCTION) #FUNCTION
 #define EXPANDED_NAME_OF(FUNCTION) NAME_OF(FUNCTION)
 
@@ -157,7 +158,7 @@ static_assert(areSame<Address, CUdeviceptr>(), "Address");
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Whether theirs() is the identity. It is tried up to 1024, which no
+/// Returns whether theirs() is the identity. It is tested up to 1024, which no
 /// enumerator reaches.
 template <typename Enumeration, typename Theirs>
 constexpr bool areSameNumbers(Theirs theirs) {
@@ -376,7 +377,7 @@ CHECK_RESULT_FIELD(reserved, reserved);
 // The test
 //===----------------------------------------------------------------------===//
 
-// It says in the report which headers this file was compiled with.
+// Records in the report which headers this file was compiled with.
 TEST(NvidiaHeaders, Agree) {
   RecordProperty("cuda_version", CUDA_VERSION);
 #ifdef TANDEM_HAS_CUBLASLT_HEADER

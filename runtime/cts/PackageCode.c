@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the code of the kernels that tests put into packages. It
-// is built to shared libraries, in which tandem_count adds STEP to each byte of
-// a tensor.
+// is built into shared libraries in which tandem_count adds STEP to each byte
+// of a tensor.
 //
 //===----------------------------------------------------------------------===//
 

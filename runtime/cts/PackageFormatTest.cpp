@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that packages which are damaged, cut short, foreign or of
-// another version are refused.
+// This file tests that files are refused that are damaged, truncated, not
+// packages or of another version.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@
 using namespace tandem;
 using namespace tandem::cts;
 
-/// Expects that \p bytes are refused with a message that has \p part and names
-/// the package.
+/// Expects that \p bytes are refused with a message that contains \p part and
+/// names the package.
 static void expectRefused(const std::string &bytes, const std::string &part) {
   OpenPackage package(bytes);
   expectFailureSaying(package.status, TDM_INVALID_PACKAGE, part);

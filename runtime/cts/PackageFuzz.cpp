@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tandem-package-fuzz, which changes packages at random,
-// gives them the right checksum and reads all that is in those that are
-// accepted. It is built with sanitizers, which end it at the first fault. No
+// sets the right checksum and reads the entire content of those that are
+// accepted. It is built with sanitizers, which abort at the first error. No
 // code of a package is loaded.
 //
 //===----------------------------------------------------------------------===//
@@ -29,11 +29,10 @@ using namespace tandem;
 using namespace tandem::cts;
 
 //===----------------------------------------------------------------------===//
-// Packages to begin with
+// Initial packages
 //===----------------------------------------------------------------------===//
 
-/// Text and code are as good when they are short, and leave more changes to
-/// what is around them.
+/// Shortens text and code, so that more changes affect other data.
 static void shorten(package::PackageT &package) {
   for (auto &kernel : package.kernels) {
     kernel->ir.resize(std::min<size_t>(kernel->ir.size(), 16));
@@ -42,7 +41,7 @@ static void shorten(package::PackageT &package) {
   }
 }
 
-/// A kernel with something of every kind.
+/// Returns a kernel that uses every field.
 static package::PackageT describeAll() {
   package::PackageT package = describeCount();
   package::KernelT &kernel = *package.kernels[0];
@@ -65,7 +64,7 @@ static package::PackageT describeAll() {
   return package;
 }
 
-/// The content of a package that the compiler has written.
+/// Returns the content of a package that the compiler has written.
 static std::string readContent(const char *path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -163,8 +162,8 @@ static int usage() {
   return 2;
 }
 
-/// Reads changed packages until there are `count` or the time is up; false
-/// where all are alike, for then little is tested.
+/// Reads `count` changed packages, or as many as the time allows. Returns false
+/// if all or none were accepted, since little was tested then.
 static bool fuzz(ByteMutator &mutator, long count, double seconds) {
   using Clock = std::chrono::steady_clock;
   auto end = Clock::now() + std::chrono::duration<double>(seconds);

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what packages tell of their kernels, and kernels that come
-// from them.
+// This file tests the descriptions of kernels in packages, and kernels that are
+// loaded from them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ static package::PackageT describeWithCode(int step) {
   return package;
 }
 
-/// The value that a launch turns a zero into.
+/// Launches the kernel on zeros and returns the value of an element.
 static int count(tdm_kernel *kernel) {
   std::vector<uint8_t> bytes(5000);
   TensorList tensors;
@@ -84,7 +84,7 @@ TEST(PackageTest, TellsOfItsKernels) {
             readCode(1));
 }
 
-/// Files from before the fields were added say nothing of an assembler.
+/// Files from before the fields were added do not name an assembler.
 TEST(PackageTest, TellsHowItsImagesWereMade) {
   package::PackageT described = describeWithCode(1);
   addImage(described, "machine code", "sm_90");
@@ -165,7 +165,7 @@ TEST(PackageTest, KernelsRunAndOutliveIt) {
   EXPECT_EQ(bytes[99], 1);
 }
 
-/// Libraries have the same symbols, and files whose numbers are used again.
+/// Libraries have the same symbols, and their file descriptors are reused.
 TEST(PackageTest, KernelsKeepTheirOwnCode) {
   OpenPackage one(describeWithCode(1)), two(describeWithCode(2));
   tdm_kernel *first = load(one);

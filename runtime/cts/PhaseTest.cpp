@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests kernels of several phases: reductions over tensors and over
-// all of them, and what ends a step.
+// This file tests kernels with several phases: reductions over each tensor and
+// over all tensors, and epilogues.
 //
 //===----------------------------------------------------------------------===//
 
@@ -100,7 +100,7 @@ TEST(PhasesError, AShardHasNoTotals) {
                 "the sharding of this one");
 }
 
-/// An entry of several values takes the memory of all of them.
+/// An entry of several values occupies the memory of all of them.
 TEST(PhasesError, ValuesOfAnEntry) {
   tdm_kernel_desc desc = phasesDesc();
   tdm_plane_desc planes[] = {desc.planes[0], desc.planes[1]};

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of updates, and of what a plan shares with its
-// kernel.
+// This file implements tests of updates, and of the data that a plan shares
+// with its kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -130,8 +130,8 @@ TEST(Plan, UpdateOfPointersKeepsTheMetrics) {
 // Out of memory
 //===----------------------------------------------------------------------===//
 
-/// Calls \p call with ever more memory until it succeeds; returns how often it
-/// failed.
+/// Repeats \p call with more and more memory until it succeeds, and returns the
+/// number of failures.
 template <typename Call>
 static int callUntilThereIsMemory(const char *function, Call call) {
   for (int failures = 0;; ++failures) {

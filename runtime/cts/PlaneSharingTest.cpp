@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests the queries of who shares an entry of a plane.
+// This file tests the queries about which elements share an entry of a plane.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,8 @@ struct Case {
   const char *text;
   int64_t rows, columns;
   int64_t elements;
-  /// The entries for 5 rows of 130 columns, for 5 rows of none, for no row.
+  /// The numbers of entries for 5 rows of 130 columns, for 5 rows without
+  /// columns, and for no rows.
   int64_t some, noColumns, noRows;
 };
 

@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the tests of matrix products. Where the driver is not
-// the one without a GPU, they are those of cuBLASLt: factors are such that all
-// sums are exact.
+// This file implements tests of matrix products. With a real driver they test
+// cuBLASLt itself, so factors are chosen such that all sums are exact.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +30,7 @@ static uint16_t bf16Of(float value) {
   return static_cast<uint16_t>(word >> 16);
 }
 
-/// An integer of at most 4 in magnitude, as it is coded.
+/// Appends the code of an integer of magnitude 4 or less.
 static void appendCode(std::vector<uint8_t> &bytes, uint32_t factor,
                        int value) {
   static const uint8_t e4m3[] = {0x00, 0x38, 0x40, 0x44, 0x48};
@@ -90,7 +89,7 @@ protected:
     return floats.back().data();
   }
 
-  /// Fills the arguments for a description.
+  /// Allocates the arguments for the description.
   void prepare() {
     bool isNarrow = desc.x != TDM_FACTOR_BF16;
     args.struct_size = sizeof(args);
@@ -178,7 +177,7 @@ TEST_F(Product, ScalesAndStreamsAreThoseOfTheLaunch) {
   void *stream = createStream();
   args.stream = stream;
   ASSERT_EQ(create(), TDM_OK) << tdm_last_error();
-  // Scales are read when the stream gets there.
+  // Scales are read when the stream reaches the product.
   floats[0].write({100.0f});
   beginCapture(stream);
   ASSERT_EQ(tdm_product_launch(product, &args), TDM_OK) << tdm_last_error();
@@ -274,7 +273,7 @@ TEST_F(StandInProduct, WhatIsNotThere) {
   expectFailureSaying(create(), TDM_UNAVAILABLE, "there is no cuBLASLt: ");
   setenv("TANDEM_CUBLASLT", std::getenv("TANDEM_CUDA_DRIVER"), 1);
   expectFailureSaying(create(), TDM_UNAVAILABLE, "cuBLASLt has no cublasLt");
-  // Another name for the same library, which is not known yet.
+  // Use a new name for the same library.
   size_t slash = library.rfind('/');
   std::string again = library.substr(0, slash) + "/." + library.substr(slash);
   setenv("TANDEM_CUBLASLT", again.c_str(), 1);

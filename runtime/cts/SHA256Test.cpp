@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests SHA-256 by the values that its standard and its designers
-// publish, and by splitting input in all ways.
+// This file tests SHA-256 with the values that its standard and its designers
+// publish, and with all ways to split the input.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests tensors that are spread over ranks, for which threads stand:
-// the sums that they exchange, and what is refused.
+// This file tests tensors that are sharded over ranks, which are threads here:
+// the sums that they exchange, and the errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@
 using namespace tandem::cts;
 
 namespace {
-/// Adds up words over threads, each of which calls once a round.
+/// Sums words over threads, each of which calls once per round.
 class Exchange {
 public:
   explicit Exchange(int ranks) : ranks(ranks) {}
@@ -55,7 +55,7 @@ private:
 } // namespace
 
 namespace {
-/// A rank: the exchange of each of its groups, and those that were called.
+/// A rank: the exchange of each of its groups, and the groups that were called.
 struct Rank {
   static int call(void *host, int64_t group, uint32_t *words, size_t count) {
     auto &rank = *static_cast<Rank *>(host);
@@ -89,7 +89,7 @@ struct Written {
 };
 } // namespace
 
-/// One rank's launch over its shards.
+/// Runs one rank's launch over its shards.
 static Written launchShards(tdm_device *device, tdm_kernel *kernel, Rank &rank,
                             const std::vector<Spread> &tensors,
                             const std::vector<int64_t> &shards) {
@@ -119,7 +119,8 @@ static Written launchShards(tdm_device *device, tdm_kernel *kernel, Rank &rank,
   return written;
 }
 
-/// Whether each shard has the tensor's sum, and the largest value of all.
+/// Expects that each shard has the tensor's sum and the maximum over all
+/// tensors.
 static void expectTotals(const Written &written,
                          const std::vector<Spread> &tensors) {
   float largest = 0;
@@ -160,8 +161,8 @@ TEST_P(Shards, TotalsHaveTheBitsOfTheWhole) {
   }
 }
 
-/// Four ranks in two rows: all of them share two tensors, the ranks of a row
-/// two others. Groups are called by ascending numbers, each once.
+/// Four ranks form two rows: all of them share two tensors, and the ranks of
+/// each row share two others. Groups are called once each, in ascending order.
 TEST_P(Shards, SeveralGroupsOfRanks) {
   DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
   std::vector<Spread> tensors = {
@@ -225,7 +226,7 @@ TEST(ShardsError, AnExchangeThatFails) {
   EXPECT_EQ(half.values[1], 2);
 }
 
-/// A graph would not have what the host does between phases.
+/// A graph would not include the host's work between phases.
 TEST(ShardsError, Captures) {
   OpenDevice device("cuda");
   DeviceKernel kernel(device, "cuda", phasesDesc(), phasesTotals);

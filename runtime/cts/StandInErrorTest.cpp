@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests errors of the driver. Those that a real driver does not make
-// on demand are made by the library that stands in for it: tests whose suite
-// begins with StandIn need that library.
+// This file tests errors of the driver. Tests whose suite begins with StandIn
+// need the stand-in library, which produces errors that a real driver does not
+// produce on demand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 using namespace tandem::cts;
 
 namespace {
-/// All that an application does with a device, until something fails.
+/// All steps of an application with a device, until one fails.
 class Session {
 public:
   tdm_status run(std::string &message) {
@@ -155,7 +155,7 @@ TEST(StandInError, OutOfMemory) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A variable of the environment, for a while.
+/// Sets an environment variable while this object lives.
 class Variable {
 public:
   Variable(const char *name, const std::string &value)

@@ -20,7 +20,7 @@ using namespace tandem::cts;
 
 namespace {
 
-/// Two good tensors of the sgd kernel, for a test to spoil.
+/// Two valid tensors of the sgd kernel, which a test makes invalid.
 class TensorError : public testing::Test {
 protected:
   TensorError() : kernel(sgdDesc()), param(64, 1.0f), grad(64, 1.0f) {
@@ -45,7 +45,8 @@ protected:
 
 } // namespace
 
-/// The latest message in parts, with "<kind index>" for what is not plain text.
+/// Returns the latest message with "<kind index>" in place of parts that are
+/// not plain text.
 static std::string describeParts() {
   tdm_message_part parts[16];
   size_t count = tdm_last_error_parts(parts, std::size(parts));
@@ -69,7 +70,7 @@ TEST_F(TensorError, PartsOfMessages) {
   tdm_message_part all[9];
   EXPECT_EQ(tdm_last_error_parts(all, 9), 9u);
   EXPECT_EQ(std::string(all[3].text, all[3].size), "param");
-  // Parts that do not fit are left out, but counted.
+  // Parts that do not fit are omitted, but counted.
   tdm_message_part part = {};
   EXPECT_EQ(tdm_last_error_parts(&part, 1), 9u);
   EXPECT_EQ(std::string(part.text, part.size), "kernel 'sgd': ");
@@ -194,7 +195,7 @@ TEST_F(TensorError, ReadPlaneInsideOfAWrittenOne) {
 }
 
 TEST_F(TensorError, WrittenPlaneInsideOfAReadOne) {
-  // The long read-only interval hides behind shorter ones that end earlier.
+  // Shorter intervals that end earlier follow the long read-only interval.
   list.add(40, {&param[24], &grad[16]});
   list.add(1, {&grad[55], &grad[0]});
   list.add(1, {&param[23], &grad[20]});
@@ -338,7 +339,7 @@ TEST_F(TensorGroups, Overlap) {
 // All pairs
 //===----------------------------------------------------------------------===//
 
-/// Many random intervals against the quadratic definition.
+/// Compares the check with the quadratic definition on many random intervals.
 TEST(TensorOverlap, AgreesWithAllPairs) {
   OwnedKernel kernel(sgdDesc());
   std::vector<float> memory(4000);

@@ -26,8 +26,8 @@ using namespace tandem::cts;
 // Devices
 //===----------------------------------------------------------------------===//
 
-/// Without another driver in the environment, the one without a GPU is used,
-/// and nothing is kept on disk.
+/// Unless the environment names a driver, tests use the stand-in library. The
+/// cache on disk is disabled.
 static const bool driverIsSet =
     setenv("TANDEM_CUDA_DRIVER", TANDEM_FAKE_CUDA, /*replace=*/0) == 0 &&
     setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0 &&
@@ -62,7 +62,7 @@ tandem::cts::nameOfDriver(const testing::TestParamInfo<const char *> &info) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// The file with the PTX that KernelCode.cu becomes, "" if there is none.
+/// Returns the file with the PTX of KernelCode.cu, or "" if there is none.
 static std::string realPTXPath() {
   if (const char *named = std::getenv("TANDEM_TEST_PTX"))
     return named;
@@ -98,7 +98,7 @@ const char *TestCode::add(const std::string &name, tdm_cpu_entry entry) {
 }
 
 TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
-  // Pointers to names stay valid.
+  // Reserve memory, so that pointers to names stay valid.
   names.reserve(100);
   std::string base = std::string("tandem_") + desc.name;
   ptx = ".version 8.0\n.target sm_80\n.address_size 64\n";

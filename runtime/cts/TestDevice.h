@@ -18,10 +18,11 @@
 
 namespace tandem::cts {
 
-/// A function besides those of a description: what makes totals on a GPU.
+/// Functions that compute totals on a GPU, by name, which are not in a
+/// description.
 using Totals = std::vector<std::pair<std::string, tdm_cpu_entry>>;
 
-/// Owns a device, the CPU if nothing else is asked for.
+/// Owns a device, by default the CPU.
 class OpenDevice {
 public:
   explicit OpenDevice(const char *driver = "cpu") {
@@ -35,10 +36,10 @@ private:
   tdm_device *device = nullptr;
 };
 
-/// A test that runs on the device of each driver. Where there is no GPU, a
-/// library that only behaves like CUDA's driver stands in for it, and calls
-/// kernels as functions of this process. With a real driver the PTX of the same
-/// functions runs: TANDEM_TEST_PTX names the file.
+/// A test that runs on the device of each driver. If there is no GPU, a library
+/// stands in for CUDA's driver, and calls kernels as functions of this process.
+/// With a real driver, tests run the PTX of the same functions, in the file
+/// that TANDEM_TEST_PTX names.
 class DeviceTest : public testing::TestWithParam<const char *> {
 protected:
   void SetUp() override;
@@ -48,18 +49,18 @@ protected:
   tdm_device *device = nullptr;
 };
 
-/// The drivers, for INSTANTIATE_TEST_SUITE_P.
+/// Returns the name of a parameter's driver, for INSTANTIATE_TEST_SUITE_P.
 std::string nameOfDriver(const testing::TestParamInfo<const char *> &info);
 #define ON_EACH_DEVICE(suite)                                                  \
   INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values("cpu", "cuda"),          \
                            nameOfDriver)
 
-/// Whether the driver is the library that stands in for it.
+/// Returns whether the driver is the stand-in library.
 bool isFakeDriver();
 
 /// The image that a package would hold for a kernel with code for CUDA. With
-/// the library that stands in for the driver it is PTX that only names
-/// functions, which are registered there.
+/// the stand-in library it is PTX that only names functions, which are
+/// registered there.
 class TestCode {
 public:
   explicit TestCode(const tdm_kernel_desc &desc, const Totals &totals = {});
@@ -90,7 +91,7 @@ private:
   tdm_kernel *kernel = nullptr;
 };
 
-/// Memory of a device that begins as a copy of a vector.
+/// Memory of a device that is initialized from a vector.
 template <typename T>
 class DeviceArray {
 public:

@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements kernels that follow the binary interface of compiled
-// ones.
+// This file implements kernels with the binary interface of compiled ones.
 //
 //===----------------------------------------------------------------------===//
 

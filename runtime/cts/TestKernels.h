@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares kernels that follow the binary interface of compiled
-// ones, and small owners of the runtime's objects.
+// This file declares kernels with the binary interface of compiled ones, and
+// small owners of the runtime's objects.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,20 +23,23 @@
 
 namespace tandem::cts {
 
-/// param += -lr * grad in f32, with a flag for gradients that are not finite.
-/// Planes param, grad; hypers lr in [0, inf) and eps, which is positive from
-/// 1e-38 on; integer step from 1 on; one scalar, -lr.
+/// Describes a kernel that computes param += -lr * grad in f32 and raises a
+/// flag if a gradient is not finite. It has planes param and grad, hypers lr in
+/// [0, inf) and eps, which is 0 or at least 1e-38, an integer step of at least
+/// 1, and one scalar, -lr.
 tdm_kernel_desc sgdDesc();
 
-/// Adds one to each element of its plane count of bytes. No arguments.
+/// Describes a kernel without arguments that adds one to each byte of its plane
+/// count.
 tdm_kernel_desc countDesc();
 
-/// Two metrics of its read-only f32 plane value: the sum of the values, as a
-/// balanced tree over the chunk, and the number of elements.
+/// Describes a kernel with two metrics of its read-only f32 plane value: the
+/// sum of the values, as a balanced tree over the chunk, and the number of
+/// elements.
 tdm_kernel_desc sumDesc();
 
-/// Adds its group's entry of `scale` to each element of `code`, and sets the
-/// entry to the group's number of elements.
+/// Describes a kernel that adds its group's entry of `scale` to each element of
+/// `code`, and sets the entry to the group's number of elements.
 tdm_kernel_desc groupDesc();
 
 /// Owns a kernel.
@@ -98,15 +101,16 @@ tdm_launch_info launchPlain(tdm_plan *plan, int threads);
 tdm_launch_info launchSgd(tdm_plan *plan, const std::vector<double> &lrs,
                           int threads);
 
-/// The same numbers for the same seed: of both signs, from 2^(-8 * spread) to
-/// 2^(8 * spread).
+/// Returns numbers of both signs with magnitudes from 2^(-8 * spread) to 2^(8 *
+/// spread), the same ones for the same seed.
 std::vector<float> randomFloats(size_t count, unsigned seed, int spread = 1);
 
-/// Expects that a call failed in a certain way.
+/// Expects that a call failed with this status and message.
 void expectFailure(tdm_status actual, tdm_status status,
                    const std::string &message);
 
-/// The same, of a message that has \p part.
+/// Expects that a call failed with this status and a message that contains
+/// \p part.
 void expectFailureSaying(tdm_status actual, tdm_status status,
                          const std::string &part);
 

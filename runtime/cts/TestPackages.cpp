@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the writing of packages for tests, using only the
+// This file implements the writing of packages for tests, which uses only the
 // schema.
 //
 //===----------------------------------------------------------------------===//

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares packages that follow the format, and what spoils them.
+// This file declares packages for tests, written with only the schema.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,34 +20,35 @@
 
 namespace tandem::cts {
 
-/// A package with a kernel `count` of one plane of bytes, a hyperparameter and
-/// a step, without code.
+/// Returns a package without code that has a kernel `count` with one plane of
+/// bytes, a hyperparameter and a step.
 package::PackageT describeCount();
 
-/// The shared library whose tandem_count adds 1, or 2, to each byte.
+/// Returns the shared library whose tandem_count adds \p step, 1 or 2, to each
+/// byte.
 std::string readCode(int step);
 
-/// The numbers of TDM_NUMBERED_IMAGE_KINDS, and that of an image which names
-/// its kind.
+/// The numbers of TDM_NUMBERED_IMAGE_KINDS, and the number of images that name
+/// their kind.
 enum : uint8_t { packedPTX, packedCubin, packedLibrary, packedByName };
 
-/// Adds an image of an instruction set with its right hash.
+/// Adds an image for an instruction set, with the right hash.
 void addImage(package::PackageT &package, const std::string &data,
               const std::string &target = "x86-64");
 
-/// The bytes of a FlatBuffer of \p package.
+/// Returns the bytes of a FlatBuffer of \p package.
 std::string pack(const package::PackageT &package);
 
-/// Puts a header with the right checksum before \p content.
+/// Returns \p content after a header with the right checksum.
 std::string addHeader(const std::string &content,
                       uint32_t version = TDM_PACKAGE_VERSION);
 
-/// The bytes of a file of \p package.
+/// Returns the bytes of a file of \p package.
 inline std::string write(const package::PackageT &package) {
   return addHeader(pack(package));
 }
 
-/// Opens bytes as package "test" and closes it in the end.
+/// Opens bytes as package "test", and closes it at the end.
 class OpenPackage {
 public:
   explicit OpenPackage(const std::string &bytes)

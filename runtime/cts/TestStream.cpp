@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements streams and graphs as an application has them.
+// This file implements streams and graphs of an application.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ public:
     invoke(0, "cuCtxPopCurrent_v2", &popped);
   }
 
-  /// The graphs that have been captured, ready to be launched.
+  /// The graphs that have been captured and can be launched.
   std::map<int, void *> graphs;
   int lastGraph = 0;
 

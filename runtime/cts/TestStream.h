@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares streams and graphs as an application has them, over the
-// driver that the tests run with: a GPU's or the one that stands in for it.
+// This file declares streams and graphs of an application, for the driver that
+// the tests run with: a GPU's or the stand-in.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,13 @@
 
 namespace tandem::cts {
 
-/// Creates a stream. One that blocks and the legacy default stream wait for
+/// Creates a stream. A blocking stream and the legacy default stream wait for
 /// each other.
 void *createStream(bool isBlocking = false);
 void destroyStream(void *stream);
 void synchronize(void *stream);
 
-/// Captures what the thread enqueues in a stream, in CUDA's global mode.
+/// Begins to capture a stream, in CUDA's global mode.
 void beginCapture(void *stream);
 /// Ends the capture and returns the number of its graph. A capture that a
 /// forbidden call has invalidated fails the test.

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of the thread pool: that its threads take part,
-// that callers share it, and that it survives a fork.
+// This file implements tests of the thread pool: its threads participate,
+// callers share it, and it survives a fork.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,7 @@ static std::atomic<int> arrived{0};
 static std::atomic<int> expected{0};
 static std::atomic<int> interruptible{0};
 
-/// Waits until as many threads as expected are here, or for ten seconds.
+/// Waits until the expected number of threads has arrived, or for ten seconds.
 static void meet() {
   ++arrived;
   auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -175,7 +175,7 @@ TEST(Threads, MessagesBelongToAThread) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A host program that lends some threads, and its calls.
+/// A host program that lends threads, and the record of its calls.
 struct Host {
   explicit Host(int lent) : lent(lent) {
     EXPECT_EQ(tdm_use_threads(parallel, this), TDM_OK);

@@ -19,13 +19,14 @@
 using namespace tandem::runtime;
 
 static constexpr int64_t maxColumns = TDM_LAUNCH_TILE_COLUMNS;
-/// The most elements of a chunk that has no whole rows to keep together.
+/// The maximum number of elements of a chunk that does not need to have whole
+/// rows.
 static constexpr int64_t largestChunk = 1 << 16;
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
 
-/// Large chunks cost the least, but a small model must still be enough for
-/// many threads. The number of threads has no say, so that plans do not change
-/// with it.
+/// Returns the number of elements of a chunk. Large chunks cost the least, but
+/// a small model must still have enough of them for many threads. The result
+/// does not depend on the number of threads, so that plans do not either.
 static int64_t chunkElements(const TensorTable &tensors, tdm_granularity per,
                              int64_t enough) {
   constexpr int64_t smallest = 1 << 12;
@@ -71,8 +72,8 @@ void ChunkTable::assignElements(const Kernel &kernel,
   bool hasSums = kernel.hasSums() || kernel.numMetrics;
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
-    // The sum of a tensor is the tree over the sums of its chunks, which are to
-    // be those of its rows.
+    // The sum of a tensor is the tree over the sums of its chunks, which must
+    // be the sums of its rows.
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
     bool isWhole = hasSums && tensors.isCut(tensor);
     int64_t most = isWhole ? std::max<int64_t>(columns, 1)
@@ -86,8 +87,8 @@ void ChunkTable::assignElements(const Kernel &kernel,
   firsts.push_back(count);
 }
 
-/// A tile has its blocks, and the longest groups, to itself. Kernels know how
-/// wide the tiles of bands are.
+/// Cuts a matrix into tiles of whole blocks and whole groups of any length.
+/// Tiles of bands have the width that kernels assume.
 static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
                         int64_t block, bool isBanded) {
   constexpr int64_t minColumns = 256;
@@ -98,8 +99,8 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
   return tiling;
 }
 
-/// Cuts into whole rows where they are short, enough to make a tile as large as
-/// a chunk or, in bands, to make all tiles next to each other as large as one.
+/// Cuts a matrix into tiles of whole rows if these are short. A tile is as
+/// large as a chunk or, in bands, adjacent tiles together are.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
                   CutLimits limits, int64_t alignment, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};
@@ -141,11 +142,11 @@ void ChunkTable::assignTiles(const TensorTable &tensors, CutLimits limits,
   appendTiles(tensors, elements, limits, block, /*isBanded=*/false);
 }
 
-/// The longest row that a band of \p elements may have.
+/// Returns the longest row that a band of \p elements may have.
 static int64_t longestRow(const Kernel &kernel, int64_t elements) {
-  // A thread or a GPU's block keeps a row of this length in its caches; and
-  // what a band leaves of its columns is to be little compared with its
-  // elements.
+  // A thread or a GPU's block can keep a row of this length in its caches. The
+  // parts of column reductions that a band writes should also be few compared
+  // with its elements.
   constexpr int64_t longRow = largestChunk / 4;
   int64_t longest = std::max(elements, longRow);
   if (kernel.reducesColumns())

@@ -23,19 +23,19 @@ namespace tandem::runtime {
 using Chunk = tdm_launch_chunk;
 using Tile = tdm_launch_tile;
 
-/// The limits within which a device wants its work to be cut.
+/// A device's limits on how its work is cut.
 struct CutLimits {
-  /// Chunks that keep the whole device at work.
+  /// The number of chunks that keep the whole device busy.
   int64_t enough;
-  /// The most rows of a tile without blocks, for which its kernels have room,
-  /// and how many a tile of a large matrix has at least.
+  /// The maximum number of rows of a tile without blocks, which its kernels
+  /// have room for, and the minimum number in a large matrix.
   int64_t maxRows, minRows;
 };
 
-/// The way in which a matrix is cut into tiles.
+/// The tiling of a matrix.
 struct Tiling {
   int64_t rows, columns;
-  /// The rows and columns of a tile, powers of two.
+  /// The number of rows and columns of a tile, powers of two.
   int64_t tileRows, tileColumns;
 
   int64_t downCount() const { return (rows + tileRows - 1) / tileRows; }
@@ -47,41 +47,44 @@ struct Tiling {
   }
 };
 
-/// The chunk records of a tensor table, of all tensors' elements, rows, columns
-/// or blocks, or tiles.
+/// The chunk records of all tensors of a table: chunks of their elements, rows,
+/// columns or blocks, or tiles.
 class ChunkTable {
 public:
-  /// Cuts the extents of a kernel of matrices, finely enough that large models
+  /// Cuts the tensors of a matrix kernel along \p per, so that large models
   /// have about \p enough chunks.
   void assign(const TensorTable &tensors, tdm_granularity per, int64_t enough);
-  /// Cuts the elements of flat tensors in the same way. Each row has chunks of
-  /// its own, and is one if the kernel has sums.
+  /// Cuts the elements of flat tensors in the same way. Each row has its own
+  /// chunks, and is a single chunk if the kernel has sums.
   void assignElements(const Kernel &kernel, const TensorTable &tensors,
                       int64_t enough);
-  /// With \p block, tiles have as many rows as a block, and whole blocks.
+  /// Cuts matrices into tiles. If \p block is not 0, tiles have whole blocks
+  /// and as many rows as one block.
   void assignTiles(const TensorTable &tensors, CutLimits limits, int64_t block);
-  /// Assigns tiles in bands of whole rows: one thread works on all tiles of a
-  /// band. Returns false if rows are too long for that.
+  /// Cuts matrices into tiles that form bands of whole rows; one thread works
+  /// on all tiles of a band. Returns false if rows are too long for that.
   bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
                          CutLimits limits);
-  /// The bands of tiles: as the tile that each would be if it were one.
+  /// Adds the bands of \p tiles, each as the record of one wide tile.
   void assignBands(const ChunkTable &tiles);
 
   const void *data() const { return words.data(); }
   size_t bytes() const { return words.size() * sizeof(int64_t); }
   int64_t size() const { return count; }
-  /// The number of the first chunk of \p tensor, also for one past the end.
+  /// Returns the index of the first chunk of \p tensor, which may be one past
+  /// the last tensor.
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
-  /// The number of a sum's leaves, elements or rows, in each chunk of a tensor
-  /// except the last.
+  /// Returns the number of a sum's leaves, elements or rows, in each chunk of a
+  /// tensor except for the last.
   int64_t leavesOf(int64_t tensor) const { return sizes[tensor]; }
-  /// The way in which a tensor has been cut into tiles.
+  /// Returns the tiling of a tensor.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
-  /// The record of a tile or a band.
+  /// Returns the record of a tile or a band.
   const Tile &tile(int64_t index) const {
     return reinterpret_cast<const Tile *>(words.data())[index];
   }
-  /// The first of the tiles of a band, and the one after its last.
+  /// Returns the range of a band's tiles: the first, and the one after the
+  /// last.
   std::pair<int64_t, int64_t> tilesOf(const Tile &band) const;
 
 private:

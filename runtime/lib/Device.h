@@ -24,7 +24,7 @@ class DeviceDriver;
 class Executable;
 struct Kernel;
 
-/// A device, shared by what lives on it.
+/// A device, which its kernels and plans share.
 class Device {
 public:
   virtual ~Device() = default;
@@ -35,13 +35,13 @@ public:
   virtual tdm_status copy(void *to, const void *from, size_t bytes) const = 0;
   virtual tdm_status synchronize() const = 0;
 
-  /// Ranks how well an image serves the device, which gets the one of the
-  /// highest rank; 0 if it cannot run it.
+  /// Returns the rank of an image, or 0 if the device cannot run it. The image
+  /// with the highest rank is loaded.
   virtual int64_t rank(const tdm_image &image) const = 0;
-  /// Names a target for a kernel without an image for the device: "this device
-  /// or an earlier one".
+  /// Returns which target to compile for if a kernel has no image for the
+  /// device: "this device or an earlier one".
   virtual const char *getAdvice() const = 0;
-  /// Brings the functions that \p info names from an image to the device.
+  /// Loads an image with the functions that \p info names to the device.
   virtual tdm_status load(const Kernel &kernel, const tdm_kernel_info &info,
                           const tdm_image &image,
                           std::shared_ptr<const Executable> &result) const = 0;

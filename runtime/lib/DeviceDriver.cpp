@@ -23,7 +23,8 @@ using namespace tandem::runtime;
 namespace {
 /// The drivers of this process, in the order of their registration.
 struct DriverList {
-  /// Never destroyed: devices may be closed while the process shuts down.
+  /// Returns the list, which is never destroyed, since devices may be closed
+  /// while the process shuts down.
   static DriverList &get() {
     static auto *list =
         new DriverList{{}, {&getCPUDriver(), &cuda::getDriver()}};

@@ -23,22 +23,22 @@ class DeviceDriver {
 public:
   virtual ~DeviceDriver() = default;
 
-  /// The name that tdm_device_open takes to find the driver.
+  /// Returns the name that tdm_device_open takes to find the driver.
   virtual const char *getName() const = 0;
-  /// Stores how many devices there are: none where the system lacks them.
+  /// Stores the number of devices, which may be 0.
   virtual tdm_status count(int32_t &count) const = 0;
   virtual tdm_status open(int32_t ordinal,
                           std::shared_ptr<const Device> &device) const = 0;
 };
 
-/// The driver of the processors, and that of devices that code for them drives.
+/// Returns the driver of the CPU.
 const DeviceDriver &getCPUDriver();
 
-/// Finds a driver; \p function names the caller in a message.
+/// Finds a driver; messages name \p function as the caller.
 tdm_status findDriver(const char *function, const char *name,
                       const DeviceDriver *&driver);
 
-/// Adds a driver, which is never destroyed, unless one has its name.
+/// Adds a driver, which is never destroyed. Fails if its name is taken.
 tdm_status addDriver(std::unique_ptr<const DeviceDriver> driver);
 
 } // namespace tandem::runtime

@@ -28,11 +28,11 @@ struct Mark {
   size_t begin, end;
 };
 
-/// A message that is cut, never grown.
+/// A message in a buffer of fixed size, which truncates longer text.
 struct Message {
   char text[1024];
   size_t size;
-  /// The parts of the text that a program can ask for, in their order.
+  /// The parts of the text that a program can query, in their order.
   Mark marks[8];
   size_t numMarks;
 
@@ -43,7 +43,7 @@ struct Message {
     text[size] = '\0';
   }
 
-  /// Makes a part of the text from \p begin to its end.
+  /// Makes the text from \p begin to the end a part.
   void mark(tdm_message_kind kind, int64_t index, size_t begin) {
     if (numMarks < std::size(marks))
       marks[numMarks++] = {kind, index, begin, size};

@@ -33,7 +33,7 @@ struct RowNumber {
   int64_t index;
 };
 
-/// A plane, hyperparameter or integer of the kernel, in a message: its number
+/// A plane, hyperparameter or integer of the kernel, in a message: its index
 /// and its name.
 struct PlaneName {
   int64_t index;
@@ -48,8 +48,8 @@ struct IntegerName {
   const char *name;
 };
 
-/// Replaces this thread's message while it is built with <<, and converts to
-/// its status:
+/// Replaces this thread's message with the text that << appends, and converts
+/// to its status:
 ///   return Failure(TDM_INVALID_ARGUMENT) << TensorNumber{i} << ": rows ...";
 class Failure {
 public:
@@ -59,10 +59,10 @@ public:
   Failure &operator<<(const std::string &text) { return *this << text.c_str(); }
   /// Appends the shortest decimal that reads back as \p value.
   Failure &operator<<(double value);
-  /// Append "tensor 3" and "row 3", each a part of its own.
+  /// Append "tensor 3" and "row 3", each as a part.
   Failure &operator<<(TensorNumber tensor);
   Failure &operator<<(RowNumber row);
-  /// Append a name, a part of its own.
+  /// Append a name as a part.
   Failure &operator<<(PlaneName plane);
   Failure &operator<<(HyperName hyper);
   Failure &operator<<(IntegerName integer);
@@ -87,11 +87,11 @@ private:
   tdm_status status;
 };
 
-/// The message of the latest Failure of this thread.
+/// Returns the message of the latest Failure of this thread.
 const char *lastMessage();
 
-/// Runs \p body and turns what it throws into a status: no exception crosses
-/// the C interface. The library itself throws only for want of memory.
+/// Runs \p body and turns exceptions into a status, so that none crosses the C
+/// interface. The library itself throws only when it is out of memory.
 template <typename Body>
 tdm_status guarded(const char *function, Body body) {
   try {

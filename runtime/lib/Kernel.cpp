@@ -28,7 +28,7 @@ using namespace tandem::runtime;
 //===----------------------------------------------------------------------===//
 
 static constexpr uint32_t maxMetrics = TDM_LAUNCH_MAX_SUMS;
-/// Chunks begin at multiples of it, so that none splits a group.
+/// Chunks begin at multiples of this, so that none splits a group.
 static constexpr uint32_t maxGroup = 4096;
 static constexpr uint32_t maxValues = 1 << 16;
 
@@ -61,7 +61,7 @@ static tdm_status checkFields(const Kernel &kernel, const tdm_plane_desc &plane,
   return TDM_OK;
 }
 
-/// Checks what only planes of matrices have.
+/// Checks the fields that only planes of matrices use.
 static tdm_status checkRows(const Kernel &kernel, const tdm_plane_desc &plane,
                             const PlaneName &name) {
   if (plane.per != TDM_PER_ELEMENT && !kernel.matrix)
@@ -312,9 +312,9 @@ static tdm_status copyParts(Kernel &kernel, const tdm_kernel_info &info) {
   return TDM_OK;
 }
 
-/// Whether a reduction's phase can combine what the scope names: in a matrix
-/// kernel a phase over tiles reduces rows, columns and blocks, and a phase over
-/// rows or columns reduces tensors.
+/// Returns whether a reduction's phase can reduce its scope: in a matrix kernel
+/// a phase over tiles reduces rows, columns and blocks, and a phase over rows
+/// or columns reduces tensors.
 static bool isInScope(const Kernel &kernel, const tdm_reduction_desc &desc) {
   if (!kernel.matrix)
     return desc.scope <= TDM_SCOPE_MODEL;

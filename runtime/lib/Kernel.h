@@ -25,17 +25,17 @@ namespace tandem::runtime {
 
 class Plan;
 
-/// The consecutive rows, or columns, that share an entry of a plane: a power of
-/// two, TDM_WHOLE_AXIS for all of them, or 0 if entries are those of the other
-/// axis.
+/// The number of consecutive rows, or columns, that share an entry of a plane:
+/// a power of two, TDM_WHOLE_AXIS for all of them, or 0 if the plane has
+/// entries only for the other axis.
 class EntrySpan {
 public:
   explicit EntrySpan(int64_t size);
 
   int64_t size() const { return count; }
   bool areAll() const { return !count || count == TDM_WHOLE_AXIS; }
-  /// Returns the number of entries for a number of rows or columns, without a
-  /// division, since updates must be fast.
+  /// Returns the number of entries for a number of rows or columns. It does not
+  /// divide, since updates must be fast.
   int64_t entriesFor(int64_t places) const {
     return count ? (places >> shift) + ((places & (count - 1)) != 0) : 1;
   }
@@ -51,20 +51,21 @@ struct Plane {
   std::string name;
   int64_t bits;
   bool written;
-  /// The rows and the columns that share an entry.
+  /// The numbers of rows and of columns that share an entry.
   EntrySpan rows, columns;
-  /// Values of an entry.
+  /// The number of values in an entry.
   int64_t values;
-  /// The elements of a tensor, at most, whose bytes can be counted.
+  /// The number of elements from which the size of a tensor in bytes may
+  /// overflow.
   int64_t maxElements;
 
   bool isWholeTensor() const { return rows.size() == TDM_WHOLE_AXIS; }
 
-  /// The bytes that an element is aligned to, a power of two.
+  /// Returns the alignment of an element in bytes, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
 };
 
-/// The number of tdm_granularity values, each of which has chunks of its own.
+/// The number of tdm_granularity values, each of which has its own chunks.
 constexpr int numGranularities = TDM_NUM_VALUES(TDM_GRANULARITIES);
 
 /// A hyperparameter and its domain.
@@ -74,7 +75,7 @@ struct Hyper {
   bool minOpen, maxOpen;
   double minPositive;
 
-  /// Whether \p value lies inside of the ends, which NaN never does.
+  /// Returns whether \p value is in the domain, which NaN never is.
   bool contains(double value) const;
 };
 
@@ -93,7 +94,7 @@ struct Reduction {
   bool isAlongAxis() const {
     return scope == TDM_SCOPE_ROW || scope == TDM_SCOPE_COLUMN;
   }
-  /// Whether a matrix has several results of it.
+  /// Returns whether the reduction has several results for a matrix.
   bool isWithinMatrix() const {
     return isAlongAxis() || scope == TDM_SCOPE_BLOCK;
   }
@@ -111,11 +112,11 @@ public:
 /// A part of the kernel that runs over all chunks of elements, rows or columns.
 struct Phase {
   tdm_granularity per;
-  /// Whether it can run over some rows when the phase before it has.
+  /// Whether it can run over some rows as soon as the phase before it has.
   bool fusedWithPrevious = false;
 };
 
-/// A kernel, immutable once it is created.
+/// A kernel, which is immutable after its creation.
 struct Kernel {
   std::string name;
   std::vector<Plane> planes;
@@ -123,31 +124,33 @@ struct Kernel {
   std::vector<Integer> integers;
   int64_t numScalars;
   int64_t numMetrics;
-  /// The phases, of which the last one writes.
+  /// The phases, the last of which writes.
   std::vector<Phase> phases;
   std::vector<Reduction> reductions;
-  /// Whether the order of a reduction's elements matters.
+  /// Returns whether the kernel has reductions whose result depends on the
+  /// order of the elements.
   bool hasSums() const {
     return std::any_of(reductions.begin(), reductions.end(),
                        [](const Reduction &reduction) {
                          return reduction.kind == TDM_REDUCTION_SUM;
                        });
   }
-  /// Whether the shards of a tensor have to tell each other their parts of a
-  /// reduction: not those of whole rows or blocks, or of what all shards have.
+  /// Returns whether ranks must exchange a tensor's parts of a reduction. They
+  /// need not if a shard has whole rows or blocks, or if all shards have the
+  /// same values.
   bool spansShards(const Reduction &reduction) const {
     if (reduction.isWithinMatrix())
       return reduction.scope == TDM_SCOPE_COLUMN;
     return phases[reduction.phase].per != TDM_PER_COLUMN;
   }
-  /// Whether shards of tensors have anything to tell each other.
+  /// Returns whether ranks must exchange any parts or metrics.
   bool spansShards() const {
     return numMetrics || std::any_of(reductions.begin(), reductions.end(),
                                      [&](const Reduction &reduction) {
                                        return spansShards(reduction);
                                      });
   }
-  /// Whether the code knows how many rows an unsharded tensor has.
+  /// Whether the code knows the number of rows of an unsharded tensor.
   bool knowsWholeSize = true;
   bool matrix;
   /// Whether any plane is transposed.
@@ -159,45 +162,47 @@ struct Kernel {
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
   }
-  /// The phase after those that can be one launch, which begins with \p phase.
+  /// Returns the phase after those that can share the launch that begins with
+  /// \p phase.
   uint32_t endOfLaunch(uint32_t phase) const {
     do
       ++phase;
     while (phase < phases.size() && phases[phase].fusedWithPrevious);
     return phase;
   }
-  /// Whether any phase is fused with the previous one.
+  /// Returns whether any phase is fused with the previous one.
   bool hasFusedPhases() const {
     return std::any_of(phases.begin(), phases.end(), [](const Phase &phase) {
       return phase.fusedWithPrevious;
     });
   }
-  /// Whether any reduction is along columns.
+  /// Returns whether any reduction is along columns.
   bool reducesColumns() const {
     return std::any_of(reductions.begin(), reductions.end(),
                        [](const Reduction &reduction) {
                          return reduction.scope == TDM_SCOPE_COLUMN;
                        });
   }
-  /// Slots of 8 bytes that each chunk has in a phase; only the last measures.
+  /// Returns the number of 8-byte slots that each chunk has in a phase. Only
+  /// the last phase has metrics.
   int64_t slotsPerChunk(uint32_t phase) const {
     int64_t parts = static_cast<int64_t>(reductions.size());
     return phase == lastPhase() ? parts + numMetrics : parts;
   }
 
-  /// The most rows of arguments that a launch takes.
+  /// The maximum number of rows of arguments of a launch.
   static constexpr int64_t maxRows = int64_t(1) << 31;
 
-  /// A plane's name in a message.
+  /// Returns a plane's name for a message.
   PlaneName getPlaneName(int64_t plane) const {
     return {plane, planes[plane].name.c_str()};
   }
 
-  /// A failure whose message begins with the kernel's name.
+  /// Returns a failure whose message begins with the kernel's name.
   Failure fail(tdm_status status) const;
-  /// Puts the kernel's name before the latest failure's message.
+  /// Prepends the kernel's name to the latest failure's message.
   tdm_status failAgain(tdm_status status) const;
-  /// The failure of code that lacks a function.
+  /// Returns the failure of code that does not have a function.
   tdm_status failMissing(const char *function) const;
 
   /// Checks \p rows rows of arguments against their domains.
@@ -209,15 +214,15 @@ private:
   tdm_status checkInteger(size_t index, int64_t value, int64_t row) const;
 };
 
-/// Checks \p desc, which has its code, and copies it to \p kernel.
+/// Checks \p desc, whose functions are set, and copies it to \p kernel.
 tdm_status createKernel(const tdm_kernel_desc *desc,
                         std::shared_ptr<const Kernel> &kernel);
 
-/// Checks what \p info says of a kernel, and copies it, without code.
+/// Checks the description in \p info and copies it to \p kernel, without code.
 tdm_status describeKernel(const tdm_kernel_info &info, Kernel &kernel);
 
-/// Creates the kernel on a device. Images for a target other than \p target are
-/// passed over, unless it is NULL.
+/// Creates the kernel on a device. If \p target is not NULL, images for other
+/// targets are ignored.
 tdm_status loadKernel(const tdm_device &device, const tdm_kernel_info &info,
                       const char *target,
                       std::shared_ptr<const Kernel> &kernel);

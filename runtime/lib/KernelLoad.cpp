@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the creation of kernels from images: which one a device
-// gets, and that its bytes are what they were.
+// This file implements the creation of kernels from images: it selects the
+// image for a device and checks its hash.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ static tdm_status checkImages(const Kernel &kernel,
   return TDM_OK;
 }
 
-/// The image that the device prefers, or NULL.
+/// Returns the image that the device prefers, or NULL if it can run none.
 static const tdm_image *chooseImage(const Device &device,
                                     const tdm_kernel_info &info,
                                     const char *target) {
@@ -57,7 +57,7 @@ static const tdm_image *chooseImage(const Device &device,
   return best;
 }
 
-/// Says which images there are instead.
+/// Fails with a message that lists the available images.
 static tdm_status failToChoose(const Kernel &kernel, const tdm_device &device,
                                const tdm_kernel_info &info,
                                const char *target) {

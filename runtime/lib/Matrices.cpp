@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the reductions of what the tiles of matrices leave.
+// This file implements the reductions of the parts that the tiles of matrices
+// compute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +66,8 @@ uint32_t tandem::runtime::join(tdm_reduction_kind kind, uint32_t x,
 void AxisParts::Range::reduce(tdm_reduction_kind kind, int64_t first,
                               int64_t end, uint32_t *parts) const {
   uint32_t *own = parts + begin;
-  // Neighbours first, then pairs of pairs; what is missing changes nothing.
+  // Add neighbours first, then pairs of pairs. Missing parts stand for padding,
+  // which changes no result.
   for (int64_t step = 1; step < count; step *= 2)
     for (int64_t k = 0; k + step < count; k += 2 * step) {
       uint32_t *left = own + k * extent;

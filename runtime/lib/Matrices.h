@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what the tiles of matrices leave of reductions along rows
-// and columns.
+// This file declares the parts that the tiles of matrices compute for
+// reductions along rows and columns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,44 +18,44 @@
 
 namespace tandem::runtime {
 
-/// The places of the parts of a matrix kernel's reductions along rows and
-/// columns in one array of 32-bit entries: for each tensor and reduction an
+/// The layout of the parts of a matrix kernel's reductions along rows and
+/// columns in one array of 32-bit entries. Each tensor and reduction has one
 /// entry per row (column) from each tile across (down). A reduction over blocks
 /// has one entry per block.
 class AxisParts {
 public:
   AxisParts() = default;
-  /// Lays out the parts of \p count tensors, which \p tiles has cut.
+  /// Lays out the parts of \p count tensors, whose tiles are in \p tiles.
   AxisParts(const Kernel &kernel, const ChunkTable &tiles, int64_t count);
 
-  /// Writes where a tensor's parts of each reduction are, if \p parts is where
-  /// those of all tensors are.
+  /// Writes the addresses of a tensor's parts of each reduction, given the
+  /// address of the parts of all tensors.
   void link(int64_t tensor, tdm_launch_total *parts,
             tdm_launch_total **addresses) const;
 
-  /// Brings the parts of a reduction of a tensor together in place of the first
-  /// ones.
+  /// Combines the parts of a reduction of a tensor; the results replace the
+  /// first parts.
   void reduce(int64_t tensor, size_t reduction, tdm_reduction_kind kind,
               uint32_t *parts) const;
   /// Reduces the parts of a band's rows in the same way.
   void reduceRows(size_t reduction, tdm_reduction_kind kind, const Tile &band,
                   uint32_t *parts) const;
 
-  /// The rows or columns of a reduction of a tensor.
+  /// Returns the number of rows or columns of a reduction of a tensor.
   int64_t extentOf(int64_t tensor, size_t reduction) const {
     return rangeOf(tensor, reduction).extent;
   }
-  /// Brings the parts [first, end) of a reduction of a tensor together in place
-  /// of the first, and returns that.
+  /// Combines the parts [first, end) of a reduction of a tensor in place of the
+  /// first, and returns its address.
   uint32_t *reduceParts(int64_t tensor, size_t reduction,
                         tdm_reduction_kind kind, int64_t first, int64_t end,
                         uint32_t *parts) const;
-  /// The place of a tensor's results of a reduction.
+  /// Returns the address of a tensor's results of a reduction.
   uint32_t *resultsOf(int64_t tensor, size_t reduction, uint32_t *parts) const {
     return parts + rangeOf(tensor, reduction).begin;
   }
 
-  /// The number of entries.
+  /// Returns the number of entries.
   size_t size() const { return entries; }
 
 private:
@@ -78,7 +78,7 @@ private:
   size_t numReductions = 0;
 };
 
-/// Two values of a reduction together.
+/// Combines two values of a reduction.
 uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y);
 
 } // namespace tandem::runtime

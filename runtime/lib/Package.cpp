@@ -21,7 +21,7 @@
 using namespace tandem;
 using namespace tandem::runtime;
 
-/// FlatBuffers cannot be larger.
+/// The maximum size of a FlatBuffer in bytes.
 static constexpr uint64_t maxSize = INT32_MAX;
 
 Failure Package::fail(tdm_status status) const {

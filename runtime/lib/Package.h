@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares an open package: its checked bytes, and what they say of
-// each kernel.
+// This file declares an open package: its checked bytes, and the descriptions
+// of its kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ static_assert(sizeof(PackageHeader) == 64);
 
 constexpr std::string_view packageMagic("\x89TANDEM\n", 8);
 
-/// Bytes of a file, where a FlatBuffer may read numbers.
+/// The bytes of a file, aligned for the numbers of a FlatBuffer.
 class AlignedBytes {
 public:
   explicit AlignedBytes(size_t size) : words(size / 8 + 1), count(size) {}
@@ -55,7 +55,7 @@ private:
 };
 
 /// A kernel of a package, as the C interface describes it. Strings and images
-/// are the package's.
+/// point into the package.
 class PackedKernel {
 public:
   PackedKernel(const package::Kernel &kernel, uint32_t version);
@@ -81,7 +81,8 @@ private:
 /// A package whose bytes passed all checks.
 class Package {
 public:
-  /// Checks \p bytes and makes \p package of them. Messages begin with \p name.
+  /// Checks \p bytes and creates \p package from them. Messages begin with
+  /// \p name.
   static tdm_status read(AlignedBytes bytes, std::string name,
                          std::unique_ptr<const Package> &package);
 
@@ -92,9 +93,9 @@ public:
   /// Finds a kernel by its name, or the only one if \p kernel is NULL.
   tdm_status find(const char *kernel, uint32_t &index) const;
 
-  /// A failure whose message begins with the package's name.
+  /// Returns a failure whose message begins with the package's name.
   Failure fail(tdm_status status) const;
-  /// Puts the package's name before the latest failure's message.
+  /// Prepends the package's name to the latest failure's message.
   tdm_status failAgain(tdm_status status) const;
 
 private:

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the reading of a kernel's description. The bytes are a
-// valid FlatBuffer; what they mean is checked here.
+// valid FlatBuffer; their meaning is checked here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ areKnown(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables) {
   return true;
 }
 
-/// Whether there are launches, and at most one epilogue of a kind.
+/// Returns whether there are phases, and at most one epilogue per granularity.
 static bool hasValidParts(const package::Kernel &kernel) {
   bool seen[numGranularities] = {};
   for (const package::Part *part : *kernel.epilogues())
@@ -110,13 +110,13 @@ static void read(Value value, Field &field) {
 }
 
 namespace {
-/// Stands for a value of any type.
+/// Converts to a value of any type.
 struct AnyValue {
   template <typename T>
   operator T() const;
 };
 
-/// Whether a struct can be made of as many values.
+/// Whether a struct can be initialized from this number of values.
 template <typename Struct, typename Values, typename = void>
 struct Takes : std::false_type {};
 template <typename Struct, size_t... I>
@@ -130,7 +130,7 @@ constexpr bool hasFields =
     !Takes<Struct, std::make_index_sequence<N + 1>>::value;
 } // namespace
 
-// The lists are complete.
+// Check that the lists of fields are complete.
 #define COUNT(name) +1
 static_assert(hasFields<tdm_plane_desc, 0 TDM_PLANE_FIELDS(COUNT, COUNT)>);
 static_assert(hasFields<tdm_hyper_desc, 2 TDM_HYPER_FIELDS(COUNT, COUNT)>);

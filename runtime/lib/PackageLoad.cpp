@@ -16,7 +16,7 @@
 
 using namespace tandem::runtime;
 
-/// The CPU, if the caller has named no device.
+/// Stores the caller's device in \p chosen, or the CPU if it is NULL.
 static tdm_status orCPU(const tdm_device *device, tdm_device &chosen) {
   if (device) {
     chosen = *device;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the one shape in which the runtime adds numbers up.
+// This file declares the order in which the runtime adds numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,21 +17,21 @@
 
 namespace tandem::runtime {
 
-/// Adds values up as a balanced binary tree over their index: neighbours
-/// first, padded with -0.0 to a power of two. Holds one partial sum per level.
+/// Adds values as a balanced binary tree over their index: neighbours first,
+/// padded with -0.0 to a power of two. Stores one partial sum per level.
 template <typename T>
 class PairwiseSum {
 public:
   void add(T value) {
-    // The trailing ones of the count are as many as the subtrees that this
-    // value completes.
+    // The number of trailing ones of the count is the number of subtrees that
+    // this value completes.
     for (uint64_t bits = count++; bits & 1; bits >>= 1)
       value = partial[--depth] + value;
     partial[depth++] = value;
   }
 
-  /// The sum; -0.0, which changes no number that it is added to, if there is
-  /// none. Padding is left out for the same reason.
+  /// Returns the sum, or -0.0 if there are no values. Adding -0.0 changes no
+  /// number, so the padding is not added.
   T result() const {
     T sum = T(-0.0);
     for (int level = depth; level-- > 0;)

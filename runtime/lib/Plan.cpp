@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what plans on all devices share, and their C interface.
+// This file implements the parts of plans that all devices share, and their C
+// interface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +39,7 @@ Layout Plan::makeLayout(int64_t count) const {
     rows.assign(staged, TDM_PER_ROW, enough);
     columns.assign(staged, TDM_PER_COLUMN, enough);
     blocks.assign(staged, TDM_PER_BLOCK, enough);
-    // The parts of tiles lie elsewhere.
+    // The parts of tiles are in AxisParts instead.
     most = std::max(rows.size(), columns.size());
   } else {
     elements.assignElements(*kernel, staged, enough);
@@ -132,7 +133,7 @@ tdm_status Plan::checkRows(int64_t rows) const {
 }
 
 //===----------------------------------------------------------------------===//
-// What launches leave
+// Results of launches
 //===----------------------------------------------------------------------===//
 
 double Plan::tensorMetric(const uint64_t *workspace, int64_t tensor,
@@ -151,7 +152,8 @@ double Plan::totalMetric(const uint64_t *workspace, int64_t metric) const {
   return sum.result();
 }
 
-/// Processors differ in the sign and payload of the NaN that a sum becomes.
+/// Returns \p value, with any NaN replaced by one NaN: processors differ in the
+/// sign and payload of the NaN that a sum produces.
 static double canonicalizeNaN(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the plan, which keeps the tables of a kernel's launches.
+// This file declares the plan, which holds the tables for a kernel's launches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 namespace tandem::runtime {
 
-/// The data that follow from the shapes of a plan's tensors.
+/// The data that depend only on the shapes of a plan's tensors.
 struct Layout {
   /// The chunks for each tdm_granularity: of elements (tiles in a matrix
   /// kernel) and, in a matrix kernel, of rows, columns and blocks.
@@ -28,11 +28,11 @@ struct Layout {
   ChunkTable bands;
   bool runsByRows = false;
   AxisParts axisParts;
-  /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
+  /// The number of 8-byte slots, which hold doubles, floats or 32-bit integers.
   int64_t workspaceSlots = 0;
-  /// One for each tensor and reduction.
+  /// The number of totals: one for each tensor and reduction.
   int64_t numTotals = 0;
-  /// Whether reductions of sharded tensors go to other ranks.
+  /// Whether ranks exchange the reductions of sharded tensors.
   bool isExchanged = false;
 };
 
@@ -49,19 +49,20 @@ public:
                             int64_t rows, int32_t threads,
                             tdm_launch_info *info) = 0;
 
-  /// Has the device run the kernel.
+  /// Enqueues a launch of the kernel on the device.
   virtual tdm_status launchAsync(const tdm_async_args &args) = 0;
 
-  /// Sets what exchanges words between ranks.
+  /// Sets the function that exchanges words between ranks.
   tdm_status setExchange(tdm_exchange_fn function, void *host);
 
-  /// The flags of the latest launch.
+  /// Stores the flags of the latest launch.
   tdm_status flags(uint32_t &flags);
 
-  /// Sums up what the latest launch left in the workspace.
+  /// Stores the metrics of the latest launch, which are summed from the
+  /// workspace.
   tdm_status metrics(int64_t tensor, double *values, int64_t count);
 
-  /// Runs \p body unless another thread is in the middle of a call.
+  /// Runs \p body, or fails if another thread is using the plan.
   template <typename Body>
   tdm_status exclusively(Body body) {
     if (busy.test_and_set(std::memory_order_acquire))
@@ -72,22 +73,22 @@ public:
   }
 
 protected:
-  /// The phases of one launch: several if they go by rows, through bands.
+  /// The phases of one launch. Several phases run by rows, over bands.
   struct Phases {
     uint32_t first, end;
 
     bool areByRows() const { return end > first + 1; }
   };
-  /// The phases of the launch that begins with \p phase.
+  /// Returns the phases of the launch that begins with \p phase.
   Phases launchFrom(uint32_t phase) const {
     return {phase, layout.runsByRows ? kernel->endOfLaunch(phase) : phase + 1};
   }
 
-  /// The addresses of a plan's parts of reductions and of their totals.
+  /// The addresses of the totals and parts of a plan's reductions.
   struct Places {
     tdm_launch_total *totals, *axisParts;
   };
-  /// The same in the host's memory, with the slots of the chunks.
+  /// The same data in the host's memory, with the slots of the chunks.
   struct Values {
     const uint64_t *workspace;
     uint32_t *totals, *axisParts;
@@ -96,48 +97,50 @@ protected:
   explicit Plan(std::shared_ptr<const Kernel> kernel)
       : kernel(std::move(kernel)) {}
 
-  /// Makes room for the tensors in `staged`, and for \p next, NULL if the
-  /// layout stays. What fails changes nothing.
+  /// Allocates memory for the tensors in `staged` and for the layout \p next,
+  /// which is NULL if the layout does not change. A failure changes nothing.
   virtual tdm_status place(const Layout *next) = 0;
   virtual Places getPlaces() = 0;
   virtual CutLimits getCutLimits() const = 0;
-  /// The slots that the latest launch has left.
+  /// Stores the address of the slots that the latest launch has written.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;
 
-  /// Writes into the tensors' records where totals, chunks and parts are.
+  /// Writes the addresses of totals and parts and the ranges of chunks to the
+  /// tensors' records.
   void linkTensors();
   void linkMatrix(int64_t tensor, tdm_launch_tensor &record,
                   const Places &places);
-  /// Checks what does not depend on the device.
+  /// Check arguments in ways that do not depend on the device.
   tdm_status checkRows(int64_t rows) const;
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
   tdm_status checkExchange() const;
-  /// Whether phases have made a reduction whose total is not known yet.
+  /// Returns whether \p phases have computed the parts of a reduction, but not
+  /// its totals.
   bool isMadeAfter(Phases phases, size_t reduction) const;
-  /// Whether ranks tell each other their parts of a tensor's reduction.
+  /// Returns whether ranks exchange their parts of a tensor's reduction.
   bool isExchanged(size_t reduction, int64_t tensor) const {
     return !tensors.tree(tensor).isWhole() &&
            kernel->spansShards(kernel->reductions[reduction]);
   }
-  /// Has ranks tell each other their parts of what phases have made.
+  /// Exchanges with other ranks the parts of the reductions of \p phases.
   tdm_status exchangeParts(Phases phases, const Values &values);
-  /// Makes a tensor's total of a reduction from the parts of all ranks, in the
-  /// order in which these were appended.
+  /// Computes a tensor's total of a reduction from the parts of all ranks.
+  /// Calls follow the order in which the parts were appended.
   void joinParts(size_t reduction, int64_t tensor, const Values &values);
-  /// The total of what the chunks [first, end) have left of a reduction.
+  /// Returns the total of a reduction's parts from the chunks [first, end).
   uint32_t reduceChunks(size_t reduction, int64_t first, int64_t end,
                         const Values &values) const;
-  /// Rows of scalars that the tensors read.
+  /// Returns the number of rows of scalars that the tensors use.
   int64_t usedRows() const {
     return kernel->numScalars ? tensors.scalarRows() : 0;
   }
 
   std::shared_ptr<const Kernel> kernel;
   TensorTable tensors;
-  /// The list that an update builds, so that one that fails changes nothing
-  /// and one that succeeds need not allocate.
+  /// The list that an update builds. A failed update thus changes nothing, and
+  /// a successful one need not allocate.
   TensorTable staged;
   Layout layout;
   bool launched = false;
@@ -159,25 +162,26 @@ private:
   void appendMetricParts(const uint64_t *workspace);
   void appendMetricParts(const uint64_t *workspace, int64_t tensor);
   void joinMetricParts(int64_t tensor);
-  /// Makes the metrics of sharded tensors from those of all ranks.
+  /// Computes the metrics of sharded tensors from those of all ranks.
   tdm_status exchangeMetrics(const uint64_t *workspace);
 
-  /// Adds words up over the ranks of each group, if there are any.
+  /// Sums the words over the ranks of each group, if there are any.
   tdm_status exchangeWords();
-  /// Puts this rank's parts of a reduction into the words for all ranks.
+  /// Appends this rank's parts of a reduction to the words for all ranks.
   void appendParts(size_t reduction, const Values &values);
   void writePart(size_t reduction, int64_t tensor, size_t node, uint32_t *words,
                  const Values &values) const;
   void writeColumns(size_t reduction, int64_t tensor, size_t node,
                     uint32_t *words, const Values &values) const;
-  /// The words of a part of a reduction: one, or one for each column.
+  /// Returns the number of words of a part of a reduction: one, or one for each
+  /// column.
   int64_t partWords(size_t reduction, int64_t tensor) const;
 
   /// The words of an exchange, before and after it.
   ShardWords words;
   tdm_exchange_fn exchange = nullptr;
   void *exchangeHost = nullptr;
-  /// The metrics of sharded tensors: of each tensor's nodes all metrics.
+  /// The metrics of sharded tensors: for each node of each tensor, all metrics.
   std::vector<double> shardMetrics;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
 };

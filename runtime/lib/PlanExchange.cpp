@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what plans on all devices exchange between ranks: parts
-// of reductions after each launch, and of metrics.
+// This file implements the exchange between ranks that plans on all devices
+// share: of parts of reductions after each launch, and of metrics.
 //
 //===----------------------------------------------------------------------===//
 
@@ -96,7 +96,8 @@ void Plan::writePart(size_t index, int64_t tensor, size_t node, uint32_t *to,
   const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
   int64_t before = chunks.firstOf(tensor);
   auto [first, end] = tree.chunksOf(node, chunks.leavesOf(tensor));
-  // The chunks of kernels without sums need not be leaves of the tree.
+  // Without sums, chunks need not be leaves of the tree, so the first node gets
+  // the parts of all chunks.
   if (reduction.kind != TDM_REDUCTION_SUM) {
     bool isFirst = node == tree.own().first;
     first = 0;
@@ -166,7 +167,7 @@ double Plan::chunkMetric(const uint64_t *workspace, int64_t metric,
   return sum.result();
 }
 
-/// This rank's metrics of a tensor's nodes, among those of all ranks.
+/// Appends this rank's metrics of a tensor's nodes to the words for all ranks.
 void Plan::appendMetricParts(const uint64_t *workspace, int64_t tensor) {
   int64_t count = kernel->numMetrics;
   const ChunkTable &chunks = layout.chunks[TDM_PER_ELEMENT];
@@ -192,7 +193,7 @@ void Plan::appendMetricParts(const uint64_t *workspace) {
       appendMetricParts(workspace, tensor);
 }
 
-/// Makes a tensor's metrics from those of all ranks.
+/// Computes a tensor's metrics from those of all ranks.
 void Plan::joinMetricParts(int64_t tensor) {
   int64_t count = kernel->numMetrics;
   const ShardTree &tree = tensors.tree(tensor);

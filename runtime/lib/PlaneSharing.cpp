@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the queries of who shares an entry of a plane.
+// This file implements the queries about which elements share an entry of a
+// plane.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +62,7 @@ int64_t tdm_plane_elements_per_entry(const tdm_plane_desc *plane) {
   return isFixed ? sharing.rows * sharing.columns : 0;
 }
 
-/// The number of groups of \p size that \p places fill.
+/// Returns the number of groups of \p size among \p places.
 static int64_t countGroups(int64_t places, int64_t size) {
   return size ? places / size + (places % size != 0) : 1;
 }

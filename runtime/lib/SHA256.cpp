@@ -94,7 +94,8 @@ void SHA256::add(const void *bytes, size_t size) {
 Digest SHA256::finish() {
   uint64_t bits = 8 * length;
   const uint8_t end[64] = {0x80};
-  // A one, zeros up to 8 bytes below a block's end, the length in bits.
+  // The padding is a one, zeros up to 8 bytes before a block's end, and the
+  // length in bits.
   add(end, 1 + (119 - length % 64) % 64);
   uint8_t count[8];
   for (int i = 0; i < 8; ++i)

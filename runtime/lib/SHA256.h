@@ -26,7 +26,7 @@ class SHA256 {
 public:
   void add(const void *bytes, size_t size);
 
-  /// Ends the hash; nothing may be added afterwards.
+  /// Returns the hash; no bytes may be added afterwards.
   Digest finish();
 
 private:
@@ -39,7 +39,7 @@ private:
   uint64_t length = 0;
 };
 
-/// The hash of \p size bytes.
+/// Returns the hash of \p size bytes.
 Digest digestOf(const void *bytes, size_t size);
 
 } // namespace tandem::runtime

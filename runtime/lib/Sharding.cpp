@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how a tensor is spread over ranks, and the tree by which
-// its shards' reductions become that of the whole.
+// This file implements the sharding of a tensor over ranks, and the tree that
+// combines the shards' reductions into that of the whole tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,7 +90,7 @@ tdm_status tandem::runtime::checkSharding(const Kernel &kernel,
 // Trees
 //===----------------------------------------------------------------------===//
 
-/// The largest power of two that divides \p value, which is positive.
+/// Returns the largest power of two that divides \p value, which is positive.
 static int64_t lowestBit(int64_t value) { return value & -value; }
 
 ShardTree::ShardTree(const Sharding &sharding, int64_t unit) {
@@ -111,7 +111,7 @@ ShardTree::ShardTree(const Sharding &sharding, int64_t unit) {
       first = from, end = to;
       ownBegin = nodes.size();
     }
-    // The padding follows the last leaf, in whose shard it is.
+    // The padding belongs to the shard of the last leaf.
     if (from != to)
       appendNodes(from, to == leaves ? padded : to);
     if (shard == sharding.shard)
@@ -133,7 +133,7 @@ void ShardTree::appendNodes(int64_t begin, int64_t end) {
 }
 
 void ShardTree::pairUp() {
-  // The subtrees that wait for their right neighbours.
+  // The subtrees whose right siblings are not complete yet.
   std::vector<std::pair<Node, size_t>> open;
   for (size_t node = 0; node < nodes.size(); ++node) {
     open.push_back({nodes[node], node});

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how a tensor is spread over ranks, and the tree by which
-// its shards' reductions become that of the whole.
+// This file declares the sharding of a tensor over ranks, and the tree that
+// combines the shards' reductions into that of the whole tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,17 +22,17 @@
 
 namespace tandem::runtime {
 
-/// The rows of the unsharded tensor.
+/// Returns the number of rows of the unsharded tensor.
 inline int64_t unshardedRows(const tdm_sharding &sharding) {
   int64_t elements = sharding.starts[sharding.num_shards];
   return sharding.row_length ? elements / sharding.row_length : 0;
 }
 
-/// The copy of a tdm_sharding; that of a whole tensor has no starts.
+/// The copy of a tdm_sharding. It has no starts for a whole tensor.
 struct Sharding {
   int64_t rowLength = 0;
   int64_t shard = 0;
-  /// The ranks that have the shards.
+  /// The group of ranks that hold the shards.
   int64_t group = 0;
   std::vector<int64_t> starts;
 
@@ -44,7 +44,7 @@ struct Sharding {
     return rowLength != other.rowLength || shard != other.shard ||
            group != other.group || starts != other.starts;
   }
-  /// Whether a tensor is spread in the same way.
+  /// Returns whether a tensor is sharded in the same way.
   bool isThatOf(const tdm_tensor &tensor) const;
 };
 
@@ -54,33 +54,33 @@ tdm_status checkSharding(const Kernel &kernel, const tdm_tensor &tensor,
 
 /// The balanced binary tree over the leaves of a tensor, elements or rows, cut
 /// into the largest subtrees that lie in one shard. A shard has few of them,
-/// about twice the logarithm of its leaves, so that they are what ranks tell
-/// each other; from all of them every rank makes the same total.
+/// about twice the logarithm of its leaves, so ranks exchange their values;
+/// from all of them every rank computes the same total.
 class ShardTree {
 public:
-  /// The leaves [begin, end), of which those from the end of the tensor on are
-  /// padding.
+  /// The leaves [begin, end). Leaves past the end of the tensor are padding.
   struct Node {
     int64_t begin, end;
   };
 
-  /// The tree of a whole tensor, which has no nodes.
+  /// Creates the tree of a whole tensor, which has no nodes.
   ShardTree() = default;
-  /// \p unit is the number of elements of a leaf.
+  /// Builds the tree of a sharded tensor. A leaf has \p unit elements.
   ShardTree(const Sharding &sharding, int64_t unit);
 
   bool isWhole() const { return nodes.empty(); }
   size_t size() const { return nodes.size(); }
-  /// The numbers of this rank's nodes: from the first up to, but excluding, the
-  /// second.
+  /// Returns the range of this rank's nodes: the first, and the one after the
+  /// last.
   std::pair<size_t, size_t> own() const { return {ownBegin, ownEnd}; }
   /// Returns the range of a node among this shard's chunks of \p leaves leaves.
   std::pair<int64_t, int64_t> chunksOf(size_t node, int64_t leaves) const;
-  /// The largest power of two of leaves that shards begin at multiples of.
+  /// Returns the largest power of two such that each shard begins at a multiple
+  /// of this number of leaves.
   int64_t getAlignment() const { return alignment; }
 
-  /// Makes the total of all nodes' values, which \p join combines in place.
-  /// \p join(l, r) puts the value of nodes l and r together into that of l.
+  /// Combines the values of all nodes into their total, in place. \p join(l, r)
+  /// combines the values of nodes l and r into that of l.
   template <typename Join>
   void combine(Join join) const {
     for (auto [left, right] : pairs)
@@ -92,25 +92,25 @@ private:
   void pairUp();
 
   std::vector<Node> nodes;
-  /// The nodes whose subtrees are neighbours, in the order of combining.
+  /// The pairs of adjacent nodes to combine, in order.
   std::vector<std::pair<size_t, size_t>> pairs;
   size_t ownBegin = 0, ownEnd = 0;
-  /// The first and the end of this shard's leaves.
+  /// The range of this shard's leaves.
   int64_t first = 0, end = 0;
   int64_t alignment = std::numeric_limits<int64_t>::max();
 };
 
-/// The words that ranks exchange: of each group of ranks its own.
+/// The words that ranks exchange, separately for each group of ranks.
 class ShardWords {
 public:
   void clear();
-  /// Appends \p count zeros and returns their address, which holds until the
+  /// Appends \p count zeros and returns their address, which is valid until the
   /// next call.
   uint32_t *append(int64_t group, size_t count);
-  /// The words after those that were taken before.
+  /// Returns the next \p count words of a group, in the order of append().
   uint32_t *take(int64_t group, size_t count);
-  /// Calls exchange(group, words) for groups that have words, by ascending
-  /// numbers, until one fails.
+  /// Calls exchange(group, words) for each group that has words, in ascending
+  /// order, until one fails.
   template <typename Exchange>
   tdm_status exchangeEach(Exchange exchange) {
     for (auto &[number, group] : groups)
@@ -125,7 +125,7 @@ private:
     std::vector<uint32_t> words;
     size_t taken = 0;
   };
-  /// Groups without words remain, so that launches need not allocate.
+  /// Groups stay here without words, so that launches need not allocate.
   std::map<int64_t, Group> groups;
 };
 

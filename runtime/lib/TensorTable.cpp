@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the table of tensors that a compiled kernel reads, and
-// the checks that a tensor list passes on its way into it.
+// the checks of the tensors that are added to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,8 +36,8 @@ static int64_t divideUp(int64_t count, int64_t size) {
   return count / size + (count % size != 0);
 }
 
-/// The bytes of a plane, by way of whole bytes of every eight elements: the
-/// bits of a plane may not fit into 64 bits where its bytes do.
+/// Returns the size of a plane in bytes. It counts bytes per eight elements,
+/// because the size in bits may overflow 64 bits.
 static int64_t bytesOf(const Plane &plane, const tdm_tensor &tensor) {
   int64_t entries = plane.rows.entriesFor(tensor.rows) *
                     plane.columns.entriesFor(tensor.columns) * plane.values;
@@ -74,11 +74,13 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
   return TDM_OK;
 }
 
-/// Whether the rows of a tensor are cut apart: always in a kernel of matrices,
-/// elsewhere where a group would reach beyond the end of a row, or where the
-/// tree over the rows' sums differs from that over all elements.
+/// Returns whether each row of a tensor is cut into chunks separately. This is
+/// the case in matrix kernels, and in others if a group would cross the end of
+/// a row or if the tree over the rows' sums differs from that over all
+/// elements.
 static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
-  // An empty shard has no columns, and is cut as the others are.
+  // An empty shard has no columns, but must be cut in the same way as the
+  // others.
   int64_t columns =
       tensor.sharding ? tensor.sharding->row_length : tensor.columns;
   auto endsInside = [&](const Plane &plane) {
@@ -93,8 +95,8 @@ static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
          std::any_of(kernel.planes.begin(), kernel.planes.end(), endsInside);
 }
 
-/// Checks that shards of rows are whole groups and blocks of rows, and that all
-/// ranks write what all of them have.
+/// Checks that shards have whole groups and blocks of rows, and that entries
+/// that all ranks share are written by all of them.
 static tdm_status checkShardedPlanes(const Kernel &kernel,
                                      const tdm_tensor &tensor, int64_t index) {
   if (tdm_status status = checkSharding(kernel, tensor, index))
@@ -133,7 +135,7 @@ static tdm_status checkShardedPlanes(const Kernel &kernel,
   return TDM_OK;
 }
 
-/// Checks the numbers of a tensor, each by itself.
+/// Checks each number of a tensor separately.
 static tdm_status checkFields(const Kernel &kernel, const tdm_tensor &tensor,
                               int64_t index) {
   const std::pair<const char *, int64_t> fields[] = {
@@ -162,7 +164,7 @@ static tdm_status checkFields(const Kernel &kernel, const tdm_tensor &tensor,
   return TDM_OK;
 }
 
-/// Refuses a first element that the kernel cannot begin with.
+/// Checks that the kernel can start at the tensor's first element.
 static tdm_status checkFirst(const Kernel &kernel, const tdm_tensor &tensor,
                              int64_t index) {
   if (tensor.first && !tensor.sharding &&
@@ -198,7 +200,7 @@ static tdm_status checkFirst(const Kernel &kernel, const tdm_tensor &tensor,
   return TDM_OK;
 }
 
-/// Checks all but the planes.
+/// Checks all fields except for the planes.
 static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
                              int64_t index) {
   if (tdm_status status = checkFields(kernel, tensor, index))
@@ -244,8 +246,8 @@ static tdm_status failOverlap(const Kernel &kernel, const Interval &a,
          << TensorNumber{other.tensor} << "; give each its own memory";
 }
 
-/// Sorts by the beginnings, digit by digit; what begins alike stays in order.
-/// Comparing would take most of the time of an update.
+/// Sorts \p keys by their begin with a stable radix sort. A comparison sort
+/// would take most of the time of an update.
 static void sortByBegin(std::vector<SortKey> &keys,
                         std::vector<SortKey> &room) {
   constexpr int digitBits = 11;
@@ -274,9 +276,9 @@ tdm_status TensorTable::checkOverlaps(const Kernel &kernel) {
   for (size_t i = 0; i < intervals.size(); ++i)
     order[i] = {intervals[i].begin, i};
   sortByBegin(order, orderRoom);
-  // In order of their beginnings, an interval overlaps an earlier one if and
+  // In the order of their begins, an interval overlaps an earlier one if and
   // only if it begins before the farthest end so far. Written intervals have
-  // been disjoint up to here, so that the latest of them reaches farthest.
+  // been disjoint so far, so the latest of them reaches the farthest.
   const Interval *farthest = nullptr, *latestWritten = nullptr;
   for (const SortKey &key : order) {
     const Interval &interval = intervals[key.interval];
@@ -296,12 +298,12 @@ tdm_status TensorTable::checkOverlaps(const Kernel &kernel) {
 //===----------------------------------------------------------------------===//
 
 static int64_t planeWord(const tdm_tensor &tensor, size_t plane) {
-  // An empty tensor's planes are never looked at and need not be there.
+  // The planes of an empty tensor are never accessed and may be missing.
   bool present = tensor.rows && tensor.columns && tensor.planes;
   return present ? reinterpret_cast<int64_t>(tensor.planes[plane]) : 0;
 }
 
-/// Makes the fields of a tensor's record that do not depend on a plan.
+/// Returns a tensor's record with the fields that do not depend on a plan.
 static tdm_launch_tensor makeHead(const Kernel &kernel,
                                   const tdm_tensor &tensor) {
   tdm_launch_tensor head = {};

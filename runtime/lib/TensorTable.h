@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the tables that a compiled kernel reads, and the checks
-// that a tensor list passes on its way into them.
+// This file declares the table of tensors that a compiled kernel reads, and the
+// checks of the tensors that are added to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ struct Interval {
   bool written;
 };
 
-/// An interval's number, and its begin, by which intervals are sorted.
+/// The begin of an interval, by which intervals are sorted, and its index.
 struct SortKey {
   uintptr_t begin;
   size_t interval;
@@ -37,25 +37,26 @@ struct SortKey {
 class TensorTable {
 public:
   /// Checks \p tensors and fills the table with them. After a failure the
-  /// table is unspecified. Allocates only to grow.
+  /// contents of the table are unspecified. Allocates only to grow.
   tdm_status assign(const Kernel &kernel, const tdm_tensor *tensors,
                     int64_t count);
 
-  /// Whether the table holds exactly these tensors.
+  /// Returns whether the table holds exactly these tensors.
   bool holds(const Kernel &kernel, const tdm_tensor *tensors,
              int64_t count) const;
 
-  /// Whether both tables have as many rows and columns, tensor by tensor.
+  /// Returns whether the tensors of both tables have the same rows and columns.
   bool sameShapes(const TensorTable &other) const;
 
-  /// A tensor's record, whose totals, chunks and parts the plan fills in.
+  /// Returns a tensor's record, whose totals, chunks and parts the plan fills
+  /// in.
   tdm_launch_tensor &record(int64_t tensor) {
     return *reinterpret_cast<tdm_launch_tensor *>(&words[tensor * recordWords]);
   }
   const tdm_launch_tensor &record(int64_t tensor) const {
     return const_cast<TensorTable *>(this)->record(tensor);
   }
-  /// The addresses of the parts of its reductions.
+  /// Returns the addresses of the parts of a tensor's reductions.
   tdm_launch_total **parts(int64_t tensor) {
     void **planes = reinterpret_cast<void **>(&record(tensor) + 1);
     return reinterpret_cast<tdm_launch_total **>(planes + numPlanes);
@@ -69,20 +70,21 @@ public:
   int64_t elements(int64_t tensor) const {
     return rows(tensor) * columns(tensor);
   }
-  /// The number of elements, rows, columns or blocks, none of a tensor without
-  /// elements.
+  /// Returns the number of elements, rows, columns or blocks; 0 for a tensor
+  /// without elements.
   int64_t extent(int64_t tensor, tdm_granularity per) const;
-  /// The shards of a tensor.
+  /// Returns the sharding of a tensor.
   const Sharding &sharding(int64_t tensor) const { return shardings[tensor]; }
-  /// The tree over a tensor's elements, or over its rows if they are cut apart.
+  /// Returns the tree over a tensor's elements, or over its rows if they are
+  /// cut separately.
   const ShardTree &tree(int64_t tensor) const { return trees[tensor]; }
-  /// Whether the rows of a tensor are cut apart.
+  /// Returns whether the rows of a tensor are cut separately.
   bool isCut(int64_t tensor) const { return cut[tensor]; }
-  /// Whether any tensor is.
+  /// Returns whether any tensor is sharded.
   bool isSharded() const;
-  /// The number of scalar rows that the tensors need.
+  /// Returns the number of scalar rows that the tensors need.
   int64_t scalarRows() const { return needRows; }
-  /// A tensor that needs the last of those rows.
+  /// Returns a tensor that needs the last of those rows.
   int64_t lastRowTensor() const { return needRowsTensor; }
 
 private:
@@ -92,16 +94,17 @@ private:
   tdm_status checkOverlaps(const Kernel &kernel);
   void append(const Kernel &kernel, const tdm_tensor &tensor);
 
-  /// The records, with the addresses of each.
+  /// The records, each followed by its addresses.
   std::vector<int64_t> words;
   std::vector<Interval> intervals;
   std::vector<Sharding> shardings;
   std::vector<ShardTree> trees;
   std::vector<bool> cut;
-  /// The intervals' beginnings and numbers, sorted; and room for sorting them.
+  /// The sort keys of the intervals, in order, and scratch memory to sort them.
   std::vector<SortKey> order, orderRoom;
   int64_t recordWords = 0, numPlanes = 0;
-  /// The rows and columns of the kernel's blocks; 0 if it has none.
+  /// The number of rows, and of columns, of the kernel's blocks; 0 if it has
+  /// none.
   int64_t block = 0;
   int64_t count = 0;
   int64_t needRows = 0;

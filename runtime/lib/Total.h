@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file defines the total of the parts that chunks leave of a reduction.
+// This file defines the total of a reduction's parts from all chunks.
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 namespace {
-/// Rows of text, padded to columns.
+/// A table of text, whose columns are padded.
 class Table {
 public:
   void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
@@ -51,7 +51,7 @@ void Table::print() const {
   }
 }
 
-/// Shortest text of a number.
+/// Prints a number in %g format.
 static std::string print(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g", value);
@@ -67,11 +67,11 @@ static std::string describeAccess(uint32_t access) {
          (access & TDM_ACCESS_WRITE ? "w" : "-");
 }
 
-/// The name of an enumeration's value.
+/// Expands to the name of an enumerator as a string.
 #define NAME(enumerator, name) #name,
 static const char *const places[] = {TDM_GRANULARITIES(NAME)};
 
-/// Names the elements that share an entry of a plane.
+/// Returns a phrase for the elements that share an entry of a plane.
 static std::string describeSharers(const tdm_plane_desc &plane) {
   tdm_plane_sharing sharing;
   tdm_plane_get_sharing(&plane, &sharing);
@@ -128,7 +128,7 @@ static void addArguments(const tdm_kernel_info &info, Table &table) {
     table.add({"integer", desc.integers[i].name, "r", "i64", ""});
 }
 
-/// By what a compiler was asked for an image.
+/// Returns the target of an image in the compiler's notation.
 static std::string describeTarget(const tdm_image &image) {
   std::string kind = image.kind;
   if (kind != "cubin")
@@ -183,7 +183,8 @@ static void show(const tdm_kernel_info &info) {
 // Fields
 //===----------------------------------------------------------------------===//
 
-/// Prints `exp_avg.type = "bf16"`; the text of a kernel has several lines.
+/// Prints a line such as `exp_avg.type = "bf16"`. Newlines in the text are
+/// escaped.
 static void printField(const std::string &path, const char *text) {
   std::string escaped;
   for (; *text; ++text)
@@ -243,7 +244,7 @@ static void printAll(const std::string &path, const Desc *descs,
     printFields(path + "[" + std::to_string(i) + "]", descs[i]);
 }
 
-/// Prints each field of the description except the images.
+/// Prints each field of the description except for the images.
 static void printFields(const tdm_kernel_info &desc) {
   std::string path = desc.name;
   TDM_KERNEL_INFO_FIELDS(PRINT, PRINT)
@@ -266,7 +267,7 @@ static int fail(const char *message) {
   return 1;
 }
 
-/// Hands each kernel to `print`.
+/// Calls `print` for each kernel.
 template <typename Print>
 static int forEachKernel(const tdm_package *package, Print print) {
   for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i) {

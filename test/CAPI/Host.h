@@ -16,10 +16,10 @@
 
 #include "tandem-c/Tandem.h"
 
-/// Ends the program with the place and the condition unless it holds.
+/// Ends the program with the location and the condition unless it holds.
 #define CHECK(condition)                                                       \
   checkThat((condition) != 0, #condition, __FILE__, __LINE__)
-/// The same unless a text is equal to another one, or has it as a part.
+/// Ends the program unless a text equals another one or contains it.
 #define CHECK_TEXT(actual, expected)                                           \
   checkText(actual, expected, 0, __FILE__, __LINE__)
 #define CHECK_PART(actual, part) checkText(actual, part, 1, __FILE__, __LINE__)
@@ -35,14 +35,14 @@ void checkText(const char *actual, const char *expected, int isPart,
                const char *file, int line);
 void checkResult(int isGood, const char *message, const char *file, int line);
 
-/// Returns the number of a plane; the program ends if there is none.
+/// Returns the index of a plane; ends the program if there is none.
 uint32_t findPlane(const tdm_kernel_desc *desc, const char *name);
 
-/// Launches a kernel over one matrix with the defaults of hyperparameters and 1
+/// Launches a kernel over one matrix with default hyperparameters and with 1
 /// for each integer. Returns the flags.
 uint32_t launch(tdm_kernel *kernel, const tdm_kernel_desc *desc, int64_t rows,
                 int64_t columns, void *const *planes);
-/// The same on the CPU with a compiled kernel.
+/// Does the same on the CPU with a compiled kernel.
 uint32_t launchCompiled(TandemKernel *kernel, int64_t rows, int64_t columns,
                         void *const *planes);
 

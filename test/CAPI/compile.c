@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what a C program is told of the library and of a kernel, and
-// runs kernels that it has compiled.
+// This file tests what a C program can query about the library and a kernel,
+// and runs kernels that it has compiled.
 //
 //===----------------------------------------------------------------------===//
 

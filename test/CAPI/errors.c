@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what a C program is told of failures besides their message:
-// the kind, the parts of the message, the place and the operation.
+// This file tests what a C program can query about errors besides their
+// message: the kind, the parts of the message, the location and the operation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 enum { maxParts = 32 };
 
-/// Reads the parts of the last error, whose texts are its message.
+/// Reads the parts of the last error, which together are its message.
 static size_t readParts(tdm_message_part *parts) {
   const char *rest = tandemGetLastError();
   size_t count = tandemGetLastErrorParts(parts, maxParts);
@@ -52,7 +52,7 @@ static void expectKind(TandemErrorKind kind) {
   CHECK(tandemGetLastErrorInfo().kind == kind);
 }
 
-/// Expects that the last error is at a place of a text.
+/// Expects that the last error is at this location in a text.
 static void expectPlace(const char *file, int64_t line, int64_t column) {
   TandemError error = tandemGetLastErrorInfo();
   CHECK_TEXT(error.file, file);
@@ -165,7 +165,7 @@ static void testPackages(void) {
   expectKind(TandemErrorIO);
   CHECK_PART(tandemGetLastError(), "none/such.tdm");
   TandemKernel *kernel = compileFor("sgd", "fp32");
-  // A call that succeeds leaves the error of an earlier one.
+  // A successful call does not reset the error of an earlier one.
   expectKind(TandemErrorIO);
   const char *name = "sgd", *target = "sm_none";
   CHECK(!tandemSavePackage("none/such.tdm", &kernel, &name, 1, &target, 1));
@@ -216,7 +216,7 @@ static void testReference(void) {
   puts("reference");
 }
 
-/// A message of the runtime is cut and marked in the same way.
+/// Messages of the runtime are split and marked in the same way.
 static void testRuntime(void) {
   TandemKernel *kernel = compileFor("sgd", "fp32");
   tdm_kernel *handle = tandemKernelCreateRuntimeKernel(kernel, NULL);

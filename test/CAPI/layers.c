@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that a C program reads a layer, compiles its passes and runs
+// This file tests that a C program can read a layer, compile its passes and run
 // the forward pass.
 //
 //===----------------------------------------------------------------------===//
@@ -50,7 +50,7 @@ static void testQuestions(TandemLayer *layer) {
   puts("questions");
 }
 
-/// The backward pass restores planes that the forward pass has.
+/// Checks that the backward pass reads planes that the forward pass writes.
 static void testPasses(TandemKernel *forward, TandemKernel *backward) {
   const tdm_kernel_desc *first = tandemKernelGetInfo(forward)->desc;
   const tdm_kernel_desc *second = tandemKernelGetInfo(backward)->desc;
@@ -65,7 +65,7 @@ static void testPasses(TandemKernel *forward, TandemKernel *backward) {
   puts("passes");
 }
 
-/// A row of one number becomes a row of ones.
+/// Checks that a row of equal numbers becomes a row of ones.
 static void testForward(TandemKernel *kernel) {
   enum { rows = 4, columns = 32 };
   const tdm_kernel_desc *desc = tandemKernelGetInfo(kernel)->desc;

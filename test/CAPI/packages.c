@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that a C program writes a package, and that the compiler and
-// the runtime open and run its kernel.
+// This file tests that a C program can write a package, and that the compiler
+// and the runtime open it and run its kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 enum { size = 100 };
 
-/// Makes one step of sgd with a learning rate of 1 and returns the first
+/// Takes one step of sgd with a learning rate of 1 and returns the first
 /// weight.
 static float step(tdm_kernel *kernel) {
   float param[size], grad[size];

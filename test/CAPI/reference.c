@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests the interpreter against a compiled kernel, and the evaluator
-// of PTX.
+// This file tests the interpreter against a compiled kernel, and the PTX
+// evaluator.
 //
 //===----------------------------------------------------------------------===//
 

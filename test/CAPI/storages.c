@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what a C program is told of storages, and runs conversions
-// between them and a sum of codes.
+// This file tests what a C program can query about storages, and runs
+// conversions between them and a sum of codes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,7 +68,8 @@ static void testMade(void) {
   puts("made");
 }
 
-/// A masked float is one plane, and a conversion to it cuts the mantissa.
+/// Checks that a masked float has one plane and that conversion to it truncates
+/// the mantissa.
 static void testMasked(void) {
   TandemStorage *masked =
       tandemStorageCreateMasked("f32", "E8M3", "toward_zero", "none");
@@ -111,7 +112,7 @@ static void testConversions(void) {
   launchCompiled(to.kernel, 1, 4, encode);
   launchCompiled(back.kernel, 1, 4, decode);
   CHECK(memcmp(values, decoded, sizeof(values)) == 0);
-  // A conversion to the same storage is a copy of its planes.
+  // A conversion to the same storage copies its planes.
   options.source = e4m3;
   options.isFresh = false;
   REQUIRE(tandemCompileConversion(&options, &copy));

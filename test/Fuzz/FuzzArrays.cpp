@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tandem-array-fuzz, which reads .npy and .safetensors
-// files that were changed at random, in their bytes and in the words of their
-// headers. It is built with sanitizers, which end it at the first fault. What
-// is accepted must be written and read again as the same arrays.
+// files with random changes to their bytes and to the words of their headers.
+// It is built with sanitizers, which end it at the first fault. Accepted files
+// must be the same arrays after they are written and read again.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ using namespace tandem::fuzz;
 using llvm::StringRef;
 
 //===----------------------------------------------------------------------===//
-// Files to begin with
+// Initial files
 //===----------------------------------------------------------------------===//
 
 static Array makeArray(DType type, llvm::ArrayRef<int64_t> shape) {
@@ -72,8 +72,8 @@ static std::vector<std::string> makeFiles() {
 
 static bool isNpy(StringRef file) { return file.starts_with("\x93NUMPY"); }
 
-/// Returns the place and the length of the header's text, which follows its
-/// length of 2 or 8 bytes.
+/// Returns the position and the length of the header's text, which follows a
+/// length field of 2 or 8 bytes.
 static std::pair<size_t, size_t> getHeader(StringRef file) {
   if (isNpy(file))
     return {10, llvm::support::endian::read16le(file.data() + 8)};
@@ -81,7 +81,7 @@ static std::pair<size_t, size_t> getHeader(StringRef file) {
 }
 
 namespace {
-/// Changes words of headers, and puts their new length before them.
+/// Changes words of headers and updates the length fields before them.
 class HeaderMutator {
 public:
   explicit HeaderMutator(const std::vector<std::string> &files)
@@ -162,7 +162,7 @@ static bool readSafetensors(const std::string &bytes) {
   return true;
 }
 
-/// As either format, whatever it begins with.
+/// Reads the bytes as both formats, whatever they begin with.
 static bool readBoth(const std::string &bytes) {
   bool isArray = readNpy(bytes);
   return readSafetensors(bytes) || isArray;
@@ -209,6 +209,6 @@ int main(int argc, char **argv) {
                                            : headers.next(random));
   llvm::outs() << done << " files: " << accepted << " accepted, "
                << done - accepted << " refused\n";
-  // Either would mean that little is tested.
+  // If all files or none are accepted, little is tested.
   return accepted == 0 || accepted == done;
 }

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tandem-fuzz, which gives the compiler texts that were
-// changed at random: to the parser and the verifiers, to random pipelines of
-// passes, and to the compiler as a library. It reports what crashes, hangs,
-// does not print as it was read, or fails without a diagnostic.
+// This file implements tandem-fuzz, which gives randomly changed texts to the
+// parser and the verifiers, to random pass pipelines, and to the compiler as a
+// library. It reports crashes, hangs, texts that do not print as they were
+// read, and failures without a diagnostic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ using namespace tandem::fuzz;
 namespace cl = llvm::cl;
 
 //===----------------------------------------------------------------------===//
-// What a text is tried on
+// Targets
 //===----------------------------------------------------------------------===//
 
 static constexpr StringRef marker = "// fuzz: ";
@@ -74,9 +74,9 @@ static std::string print(ModuleOp module) {
 
 namespace {
 struct Outcome {
-  /// Accepted, or else refused with a message.
+  /// Whether the text was accepted, rather than refused with a message.
   bool isAccepted = false;
-  /// The fault that was found, or empty.
+  /// A description of the fault, or empty.
   std::string fault;
 };
 } // namespace
@@ -87,7 +87,7 @@ static Outcome refuse(bool hasMessage) {
 }
 static Outcome blame(const Twine &fault) { return {false, fault.str()}; }
 
-/// Parses a text. If it is valid, it is printed, parsed again and printed the
+/// Parses a text. If it is valid, it must print, parse again and print the
 /// same.
 static Outcome tryParser(StringRef text) {
   Session session;
@@ -124,12 +124,12 @@ static Outcome tryCompiler(StringRef text, StringRef recipe) {
   return kernel ? accept() : refuse(!toString(kernel.takeError()).empty());
 }
 
-/// Tries a text on what its first line names.
+/// Tries a text on the target that its first line names.
 static Outcome tryText(StringRef text) {
   StringRef line = text.take_front(text.find('\n'));
   if (!line.consume_front(marker))
     return blame("the text does not begin with '" + marker + "'");
-  // Beyond it MLIR's parser ends the process.
+  // MLIR's parser would end the process on such a text.
   if (findMalformedText(text))
     return Outcome();
   auto [what, rest] = line.split(' ');
@@ -144,7 +144,7 @@ static Outcome tryText(StringRef text) {
 }
 
 //===----------------------------------------------------------------------===//
-// Texts at random
+// Random texts
 //===----------------------------------------------------------------------===//
 
 static std::string chooseStrategy(Random &random) {
@@ -175,7 +175,7 @@ static std::string onSteps(const std::string &pass) {
   return "tandem.step(" + pass + ")";
 }
 
-/// The passes in the order of the pipelines, with random options.
+/// Returns the passes in pipeline order, with random options.
 static std::vector<std::string> listPasses(Random &random) {
   std::string emulate =
       "tandem-emulate-floats{formats=" + chooseFormats(random) +
@@ -208,7 +208,7 @@ static std::vector<std::string> listPasses(Random &random) {
   return passes;
 }
 
-/// A pipeline as it should be, or one with passes left out, swapped, repeated.
+/// Returns a valid pipeline, or one with passes omitted, swapped or repeated.
 static std::string makePipeline(Random &random) {
   if (random.oneIn(4))
     return "tandem-to-kernel{strategy=" + chooseStrategy(random) +
@@ -243,10 +243,10 @@ static std::string makeRecipe(StringRef what, Random &random) {
 }
 
 //===----------------------------------------------------------------------===//
-// Texts to begin with
+// Initial texts
 //===----------------------------------------------------------------------===//
 
-/// The parts of a file between lines of "// -----".
+/// Adds the parts of a file between lines of "// -----".
 static void addParts(StringRef path, std::vector<std::string> &texts) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
@@ -274,7 +274,7 @@ readTexts(const cl::list<std::string> &folders) {
   return texts;
 }
 
-/// Deep in a pipeline only what has a kernel or could become one gets.
+/// Keeps only texts that reach late passes: those with a kernel or a graph.
 static std::vector<std::string> chooseTexts(std::vector<std::string> texts,
                                             StringRef what) {
   if (what != "parse")

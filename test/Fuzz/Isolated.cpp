@@ -1,4 +1,4 @@
-//===- Isolated.cpp - Cases in a process of their own ---------------------===//
+//===- Isolated.cpp - Cases in separate processes -------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the run of cases in a process that may crash or hang.
-// Parent and child share the number of the case and its text.
+// This file runs cases in a process that may crash or hang. Parent and child
+// share the index of the case and its text.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ using llvm::StringRef;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-/// Memory that parent and child see.
+/// Memory that parent and child share.
 class SharedCase : public Case {
 public:
   SharedCase() {
@@ -49,7 +49,7 @@ public:
 
   struct Data {
     Counts counts;
-    /// Whether the child has come to the end of its cases.
+    /// Whether the child has completed its cases.
     bool isAtEnd;
     size_t size;
     char what[4096];
@@ -61,11 +61,11 @@ public:
 
 static void limitProcess(const Limits &limits) {
   rlimit memory = {limits.bytes, limits.bytes}, core = {0, 0};
-  // The address sanitizer has terabytes of address space to itself.
+  // The address sanitizer reserves terabytes of address space.
   if (!LLVM_ADDRESS_SANITIZER_BUILD)
     setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &core);
-  // The output of a crash is of no use for random texts.
+  // The crash output for random texts is not useful.
   int nothing = open("/dev/null", O_WRONLY);
   dup2(nothing, STDERR_FILENO);
 }

@@ -1,4 +1,4 @@
-//===- Isolated.h - Cases in a process of their own -------------*- C++ -*-===//
+//===- Isolated.h - Cases in separate processes -----------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -25,32 +25,33 @@ struct Finding {
   std::string text;
 };
 
-/// The report of a case on itself.
+/// A case's reports about itself.
 class Case {
 public:
   virtual ~Case() = default;
-  /// Keeps the text, lest it be lost with the process.
+  /// Saves the text, which would otherwise be lost with the process.
   virtual void begin(llvm::StringRef text) = 0;
-  /// The text was accepted.
+  /// Records that the text was accepted.
   virtual void accept() = 0;
 };
 
 struct Limits {
   double seconds;
-  /// The time of one case, after which it counts as a hang.
+  /// The time after which a case counts as a hang.
   unsigned secondsPerCase = 20;
   uint64_t bytes = uint64_t(4) << 30;
 };
 
 struct Counts {
   uint64_t done = 0, accepted = 0;
-  /// There was no memory or no process for the cases that are left.
+  /// Whether memory or processes were missing for the remaining cases.
   bool isBroken = false;
 };
 
-/// Calls `run(number, case)` for each number from `first` on until the time is
-/// up or `count` cases have run, in child processes. `run` returns what is
-/// wrong with the case, or nothing. `report` is called for each finding.
+/// Calls `run(number, case)` for each number from `first` on, in child
+/// processes, until the time is up or `count` cases have run. `run` returns a
+/// description of the fault, or an empty string. `report` is called for each
+/// finding.
 Counts runIsolated(uint64_t first, uint64_t count, const Limits &limits,
                    llvm::function_ref<std::string(uint64_t number, Case &)> run,
                    llvm::function_ref<void(const Finding &)> report);

@@ -1,4 +1,4 @@
-//===- TextMutator.cpp - Changes of texts at random -----------------------===//
+//===- TextMutator.cpp - Random changes of texts --------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what makes new MLIR texts of old ones.
+// This file makes new MLIR texts from existing ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ using llvm::StringRef;
 
 static bool isLetter(char c) { return llvm::isAlnum(c) || c == '_'; }
 
-/// A word of letters with its prefix (%x, #tandem.float, bf16), a string in
-/// quotes, spaces, or a single character.
+/// Returns the size of a word of letters with its prefix (%x, #tandem.float,
+/// bf16), a quoted string, white space, or a single character.
 static size_t getWordSize(StringRef text) {
   if (text[0] == '"') {
     size_t end = text.find_first_of("\"\n", 1);
@@ -35,8 +35,8 @@ static size_t getWordSize(StringRef text) {
   return size;
 }
 
-/// Returns the end of an attribute with parameters that begins at a place,
-/// such as #tandem.float<bf16>; the place if none does.
+/// Returns the end of an attribute with parameters that begins at a position,
+/// such as #tandem.float<bf16>, or the position if there is none.
 static size_t getAttributeEnd(const std::vector<std::string> &words,
                               size_t place) {
   if (words[place][0] != '#' || place + 1 == words.size() ||
@@ -69,7 +69,7 @@ TextMutator::TextMutator(std::vector<std::string> sources) {
   dictionary.assign(all.begin(), all.end());
 }
 
-/// Numbers that programs tend to handle wrongly.
+/// Numbers that programs often handle incorrectly.
 static const char *const numbers[] = {
     "0",    "1",        "-1",         "2",          "3",
     "7",    "31",       "32",         "64",         "65",
@@ -81,8 +81,7 @@ static const char *const numbers[] = {
 std::string TextMutator::makeWord(StringRef old, Random &random) const {
   if (llvm::isDigit(old[0]) && !random.oneIn(4))
     return random.choose(numbers);
-  // The word is replaced by one of the same kind, for otherwise few texts have
-  // a meaning.
+  // Choose a word of the same kind, since few other texts are meaningful.
   for (int i = 0; i < 64; ++i) {
     const std::string &word = random.choose(dictionary);
     if (word[0] == old[0] || (isLetter(old[0]) && isLetter(word[0])) || i == 63)
@@ -94,7 +93,7 @@ std::string TextMutator::makeWord(StringRef old, Random &random) const {
 TextMutator::Words TextMutator::makeAttribute(StringRef old,
                                               Random &random) const {
   StringRef dialect = old.take_front(old.find('.'));
-  // There are none where the one to change came about by changes.
+  // There are none if the original attribute is a result of earlier changes.
   for (int i = 0; i < 64 && !attributes.empty(); ++i) {
     const Words &attribute = random.choose(attributes);
     if (StringRef(attribute[0]).starts_with(dialect))
@@ -103,7 +102,7 @@ TextMutator::Words TextMutator::makeAttribute(StringRef old,
   return {old.str()};
 }
 
-/// Puts words in place of others wherever they stand.
+/// Replaces all occurrences of a sequence of words.
 static void replaceAll(std::vector<std::string> &words,
                        const std::vector<std::string> &old,
                        const std::vector<std::string> &replacement) {
@@ -155,7 +154,7 @@ void TextMutator::change(Words &words, Random &random) const {
     return;
   }
   case 5: {
-    // The next attribute of the text.
+    // Find the next attribute of the text.
     while (place < words.size() && getAttributeEnd(words, place) == place)
       ++place;
     if (place == words.size())

@@ -1,4 +1,4 @@
-//===- TextMutator.h - Changes of texts at random ---------------*- C++ -*-===//
+//===- TextMutator.h - Random changes of texts ------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what makes new MLIR texts of old ones.
+// This file declares a mutator that makes new MLIR texts from existing ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 
 namespace tandem::fuzz {
 
-/// Random numbers that are the same with every standard library.
+/// A random generator that is the same for every standard library.
 class Random {
 public:
   explicit Random(uint64_t seed) : engine(seed) {}
@@ -36,14 +36,14 @@ private:
   std::mt19937_64 engine;
 };
 
-/// Changes texts word by word, line by line, or one word or attribute wherever
-/// it stands, such as a storage. Words and attributes come from all the texts,
-/// so that a change often has a meaning.
+/// Changes texts word by word, line by line, or in all occurrences of one word
+/// or attribute, such as a storage. Words and attributes come from all texts,
+/// so that changes are often meaningful.
 class TextMutator {
 public:
   explicit TextMutator(std::vector<std::string> texts);
 
-  /// One of the texts with up to `changes` changes.
+  /// Returns one of the texts with up to `changes` changes.
   std::string next(Random &random, unsigned changes) const;
 
 private:
@@ -54,7 +54,7 @@ private:
   Words makeAttribute(llvm::StringRef old, Random &random) const;
 
   std::vector<Words> texts;
-  /// Every word of the texts, once, and every attribute.
+  /// Every distinct word of the texts, and every attribute.
   Words dictionary;
   std::vector<Words> attributes;
 };

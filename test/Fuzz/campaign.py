@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file has what random tests of one process share.
+# This file implements what the random tests share.
 #
 #===----------------------------------------------------------------------===#
-"""The options of a random test, and its seeds."""
+"""Implements the options of a random test, and its seeds."""
 
 import argparse
 import time
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def parser(description):
-    """A parser of the options that :func:`seeds` reads, and of where to put findings."""
+    """Returns a parser for the options that :func:`seeds` reads and the folder of findings."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--seconds", type=float, default=60)
     made.add_argument("--count", type=int, help="how many seeds at most")
@@ -24,7 +24,7 @@ def parser(description):
 
 
 def seeds(options):
-    """The seeds from the first one on, until the time or their number is used up."""
+    """Yields seeds from the first one on, until the time or their number is used up."""
     end, seed = time.monotonic() + options.seconds, options.first
     while time.monotonic() < end and (
             options.count is None or seed < options.first + options.count):

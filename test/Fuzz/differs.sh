@@ -1,7 +1,7 @@
 #!/bin/sh
-# differs.sh CASE GRAPH: interesting (exit 1) while the way in which CASE, which
-# scripts/fuzz.sh has kept, runs the graph differs from the interpreter.
-# TANDEM_PYTHON names a Python that finds the package tandem.
+# differs.sh CASE GRAPH: exits with 1 (interesting) if running the graph as in CASE,
+# which scripts/fuzz.sh has saved, still differs from the interpreter. TANDEM_PYTHON
+# names a Python that can import the package tandem.
 root=$(dirname "$0")/../..
 exec env PYTHONPATH="${PYTHONPATH:-$root/build/python}" \
   "${TANDEM_PYTHON:-$root/.venv/bin/python}" "$root/test/Fuzz/graphs.py" \

@@ -7,8 +7,8 @@
 # chips, grids, or the passes up to any stage with clean-ups in between) and compares
 # every bit with the reference interpreter of the source graph.
 #
-# A difference is kept as a case: its graph, and a file with all else, with which
-# `graphs.py --case CASE GRAPH` is the test of tandem-reduce.
+# A difference is saved as a case: its graph, and a file with everything else. `graphs.py --case
+# CASE GRAPH` then serves as the test of tandem-reduce.
 #
 #===----------------------------------------------------------------------===#
 """Compares random graphs, run in random ways, with the reference interpreter."""
@@ -35,7 +35,7 @@ from support.random_examples import KEY, SEED, STEP, Example  # noqa: E402
 
 TANDEM_OPT = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-opt"
 CLEANUPS = ["-cse", "-tandem-simplify"]
-#: The passes that follow the strategy. A stage up to any of them can be interpreted.
+#: The passes that follow the strategy. The program after any of them can be interpreted.
 STAGES = ["-tandem-form-kernel", "-tandem-apply-policy", "-tandem-lower-storage",
           "-convert-mcf-to-arith", "-convert-scaled-to-arith", "-tandem-analyze-ranges",
           "-tandem-split-phases", "-tandem-emulate-floats", "-tandem-widen"]
@@ -49,7 +49,7 @@ REFUSED = ("there is no intended update to measure", "run -tandem-apply-policy f
 
 
 def random_passes(rng):
-    """The passes up to some stage, with clean-ups wherever they may stand."""
+    """Returns the passes up to some stage, with clean-up passes wherever they are allowed."""
     passes = []
     for name in STAGES[:rng.randint(1, len(STAGES))]:
         option = {"-tandem-widen": "=width=%d" % rng.choice([1, 2, 4, 8, 16, 32, 64]),
@@ -72,7 +72,7 @@ def random_way(seed):
     kind = rng.choice(["cpu", "ptx", "stage"])
     if kind == "cpu":
         isa = rng.choice(isas())
-        # In registers of 128 bits, wide blocks take LLVM half a minute.
+        # With 128-bit registers, wide blocks take LLVM half a minute.
         widths = [0, 1, 2, 4, 8, 16] + ([32, 64] if isa != "x86-64" else [])
         return {"kind": kind, "isa": isa, "width": rng.choice(widths),
                 "flags": rng.random() < 0.5, "metrics": rng.random() < 0.3,
@@ -138,7 +138,7 @@ RUN = {"cpu": run_on_cpu, "ptx": run_on_gpu, "stage": run_stage}
 
 
 def make_case(seed):
-    """A case and its graph's text; None where the strategy does not take the graph."""
+    """Returns a case and its graph's text; None if the strategy does not fit the graph."""
     with tempfile.TemporaryDirectory() as directory:
         example = Example(seed, Path(directory))
         try:
@@ -153,7 +153,7 @@ def make_case(seed):
 
 
 def difference(case, text):
-    """Returns the difference between the way and the interpreter, or "". Both may refuse."""
+    """Returns how the case differs from the interpreter, or "". Both may refuse it."""
     def planes():
         return {n: np.array(p, dtype) for n, (dtype, p) in case["planes"].items()}
     got, want = planes(), planes()
@@ -205,7 +205,7 @@ def main():
         return fuzz(options)
     what = difference(json.loads(options.case.read_text()), options.graph.read_text())
     print(what or "no difference")
-    # A graph that only one side takes is another fault, and none to shrink to.
+    # A graph that only one side accepts has a different fault and must not count.
     return 1 if what.endswith("differ") else 0
 
 

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file compiles random optimizer graphs, and their kernels with random changes that
-# invite LLVM to simplify, for several chips, and counts what the check of the PTX
-# refuses: none of it is wrong.
+# This file compiles random optimizer graphs, and their kernels with random changes that invite LLVM
+# to simplify, for several chips, and counts the programs that the PTX check refuses although they
+# are correct.
 #
 #===----------------------------------------------------------------------===#
-"""Compiles random graphs and changed kernels, which the check of the PTX must take."""
+"""Compiles random graphs and changed kernels, which the PTX check must accept."""
 
 import datetime
 import json
@@ -32,7 +32,7 @@ CHIPS = ("sm_80", "sm_90", "sm_100")
 REFUSED = "is not the kernel's arithmetic"
 CONSTANTS = ("0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "-4.0", "3.0")
 BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf")
-#: An operation on floats of one type: its result, name, operands and type.
+#: Matches an operation on floats of one type: its result, name, operands and type.
 OPERATION = re.compile(
     r"( *)(%\w+) = (arith\.(?:addf|subf|mulf|divf|negf|maximumf|minimumf|select)"
     r"|math\.(?:fma|sqrt|absf|copysign)) (.*) : (f32|bf16|f16)$")
@@ -44,7 +44,7 @@ OPERATION = re.compile(
 
 
 class Changes:
-    """The lines of a kernel's text, and random changes of its operations."""
+    """Makes random changes to the operations in a kernel's text."""
 
     def __init__(self, text, rng):
         self.lines, self.rng, self.made = text.splitlines(), rng, 0
@@ -53,13 +53,13 @@ class Changes:
         return "\n".join(self.lines) + "\n"
 
     def operations(self):
-        """The places of operations in the body, with their parts."""
+        """Returns the lines of operations in the body, with their parts."""
         body = next(i for i, line in enumerate(self.lines) if "} body {" in line)
         return [(i, match) for i, line in enumerate(self.lines)
                 if i > body and (match := OPERATION.match(line))]
 
     def change(self):
-        """One change, if the kernel has an operation to change."""
+        """Makes one change, if the kernel has an operation to change."""
         operations = self.operations()
         if not operations:
             return
@@ -70,14 +70,14 @@ class Changes:
         make(place, match, earlier)
 
     def insert(self, place, text, form):
-        """A new operation before a place; its result."""
+        """Inserts a new operation before a line and returns its result."""
         self.made += 1
         self.lines.insert(place, f"    %new{self.made} = {text} : {form}")
         return f"%new{self.made}"
 
     def set_operand(self, place, make):
-        """Gives an operation another operand, which `make` makes of the present one
-        before the place."""
+        """Replaces an operand of an operation by one that `make` creates from it before the
+        line."""
         indent, result, name, operands, form = OPERATION.match(self.lines[place]).groups()
         values = operands.split(", ")
         at = self.rng.randrange(name == "arith.select", len(values))
@@ -100,7 +100,7 @@ class Changes:
             self.set_operand(place, lambda _: self.rng.choice(earlier))
 
     def use_choice(self, place, match, earlier):
-        """A choice between the operand and another operation on it."""
+        """Selects between the operand and another operation on it."""
         if not earlier:
             return
         other, form = self.rng.choice(earlier), match[5]
@@ -117,7 +117,7 @@ class Changes:
         self.set_operand(place, choose)
 
     def be_another(self, place, match, _):
-        """Another operation on the same operands."""
+        """Replaces the operation by another one on the same operands."""
         name = match[3].split(".")[1]
         if name in BINARY:
             self.lines[place] = self.lines[place].replace(
@@ -125,7 +125,7 @@ class Changes:
 
 
 def changed(text, seed):
-    """A kernel's text with some changes."""
+    """Returns a kernel's text with some changes."""
     rng = random.Random(seed)
     changes = Changes(text, rng)
     for _ in range(rng.randint(1, 8)):
@@ -139,8 +139,8 @@ def changed(text, seed):
 
 
 def outcome(compile_for, chip):
-    """Whether a chip's PTX is emitted, at the first or second attempt; a refusal's
-    message; or that something else is wrong with the kernel."""
+    """Returns whether a chip's PTX is emitted at the first or second attempt, the message of a
+    refusal, or that the kernel is invalid in some other way."""
     try:
         kernel = compile_for(chip)
     except ValueError as error:
@@ -149,7 +149,7 @@ def outcome(compile_for, chip):
 
 
 def programs(seed, directory):
-    """A graph and changed kernels of it: a name, the text, and what compiles it."""
+    """Yields a graph and changed kernels: a name, the text, and a function that compiles it."""
     example = Example(seed, directory)
     yield "graph", example.text, example.compile
     try:
@@ -162,8 +162,8 @@ def programs(seed, directory):
 
 
 class Record:
-    """The counts of this run and of earlier ones, kept in a file if it has a name; a run
-    continues after the last seed of the one before it."""
+    """The counts of this run and of earlier ones. With a name, they are kept in a file, and a
+    run continues after the last seed of the previous one."""
 
     def __init__(self, path):
         self.path, self.programs, self.graphs, self.next = path, 0, 0, None
@@ -174,7 +174,7 @@ class Record:
             self.next, self.count = known["next"], Counter(known["outcomes"])
 
     def save(self, seed):
-        """Keeps what there is after a seed."""
+        """Saves the counts after a seed."""
         self.graphs += 1
         if not self.path:
             return

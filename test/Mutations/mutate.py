@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file puts the faults of mutations.py into a copy of the sources, one build
-# for all of them, and runs the tests that should find each.
+# This file inserts the faults of mutations.py into a copy of the sources, with one build for all of
+# them, and runs the tests that should find each.
 #
 #===----------------------------------------------------------------------===#
-"""Shows that tests find known faults, which are listed in mutations.py.
+"""Shows that the tests find the known faults listed in mutations.py.
 
-The faults are put into a working tree of their own, which is built once: the
-environment variable TANDEM_MUTANT says which of them a process has. Results are
-written after each fault, and what has one is left out when the command is run
-again, unless the fault or its tests have changed.
+The faults are inserted into a separate working tree, which is built once: the environment variable
+TANDEM_MUTANT selects the fault of a process. Results are written after each fault. A fault with a
+result is skipped when the command runs again, unless the fault or its tests have changed.
 """
 
 import argparse
@@ -50,7 +49,7 @@ SWITCH = """#ifndef TANDEM_MUTANT
 
 
 def stale(root=ROOT):
-    """The faults whose place is not found exactly once in the sources."""
+    """Returns the faults whose original text does not occur exactly once in the sources."""
     return [m.name for m in MUTATIONS
             if (root / m.file).read_text().count(m.find) != 1]
 
@@ -74,7 +73,7 @@ def commit_of(tree):
 
 
 def make_tree(tree):
-    """A working tree of the last commit, with all that a build needs."""
+    """Makes a working tree of the last commit, with everything that a build needs."""
     if not tree.exists():
         git("worktree", "prune")
         git("worktree", "add", "--detach", tree, "HEAD")
@@ -85,7 +84,7 @@ def make_tree(tree):
 
 
 def put_in(tree):
-    """Writes all faults of C++ into the tree's sources."""
+    """Inserts all C++ faults into the tree's sources."""
     texts = {}
     for mutation in MUTATIONS:
         if mutation.needs_build:
@@ -110,7 +109,7 @@ def build(tree):
 
 
 def command_of(test, tree):
-    """The command of a test as the list has it."""
+    """Returns the command for a test in the notation of the list."""
     kind, rest = test.split(":", 1)
     if kind == "cts":
         return [tree / "build/runtime/cts/tandem_runtime_cts", f"--gtest_filter={rest}",
@@ -135,13 +134,13 @@ def passes(test, tree, mutant=""):
     except subprocess.TimeoutExpired:
         return False
     if test.startswith("pytest") and done.returncode not in (0, 1):
-        # A crash of the interpreter is a finding, a misspelled test is not.
+        # A crash of the interpreter finds the fault, but a misspelled test does not.
         assert done.returncode < 0 or done.returncode > 5, done.stdout
     return done.returncode == 0
 
 
 def find(mutation, tree, sound):
-    """The test that finds the fault, if any does, and the seconds that took."""
+    """Returns the test that finds the fault, if there is one, and the seconds that it took."""
     path, original = tree / mutation.file, None
     if not mutation.needs_build:
         original = path.read_text()
@@ -172,7 +171,7 @@ def row(mutation, killer, seconds, tree):
 
 
 def load(path):
-    """The rows of earlier runs, by name, that are still of the present list."""
+    """Returns the rows of earlier runs that still apply to the list, by name."""
     if not path.exists():
         return {}
     rows = json.loads(path.read_text())["rows"]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists faults that the tests must find. Each replaces one place of the
-# sources; a test says so where a place has changed.
+# This file lists faults that the tests must find. Each one replaces a text in the sources; a test
+# fails if such a text has changed.
 #
 #===----------------------------------------------------------------------===#
 """`MUTATIONS`: known faults, and the quickest tests that should find each."""
@@ -29,8 +29,8 @@ class Mutation:
 
     @property
     def switched(self):
-        """In C++, the fault beside the original, so that one build has all faults: for
-        whole statements, or in an expression."""
+        """Returns C++ code that selects the fault or the original at run time, so that one build
+        contains all faults; as statements, or as an expression."""
         if "isMutant(" in self.replace:
             return self.replace
         condition = f'isMutant("{self.name}")'

@@ -10,9 +10,9 @@
 // RUN: FileCheck %s -check-prefix=CPU < %t.cpu
 // RUN: mlir-translate %t.cpu -mlir-to-llvmir | llc -march=x86-64 -mcpu=x86-64-v3 -fp-contract=off | FileCheck %s -check-prefix=ASM
 
-// Collage-plus, from the graph to the GPU and the CPU.
+// Lowers Collage-plus from the graph to the GPU and the CPU.
 
-// The kernel is arithmetic on planes: nothing of mcf, no update by name.
+// The kernel is arithmetic on planes, without mcf operations and named updates.
 // KERNEL-LABEL: tandem.kernel @adamw compute(<component, bf16>)
 // KERNEL-NOT:     mcf.
 // KERNEL-NOT:     tandem.{{load|store|accumulate|ema|decay}}{{ }}
@@ -25,7 +25,7 @@
 // KERNEL:       } body {
 // KERNEL-COUNT-6: tandem.load_plane
 // KERNEL-NOT:     tandem.load_plane
-// Only the decay of the second moment has a product's error.
+// Only the decay of the second moment needs a product's error.
 // KERNEL-COUNT-1: math.fma
 // KERNEL-NOT:     math.fma
 // KERNEL-COUNT-5: tandem.store_plane
@@ -38,7 +38,7 @@
 // PTX: .target sm_90
 // PTX: .visible .entry tandem_adamw_prologue(
 // PTX: .visible .entry tandem_adamw(
-// Nothing is contracted, flushed or approximate: the four packed fma are the
+// Nothing is contracted, flushed or approximate: the four packed fmas are the
 // residuals of the eight products.
 // PTX-NOT: {{fma\.rn\.f32|mad\.rn|\.ftz|\.approx|\.full}}
 // PTX-COUNT-4: fma.rn.bf16x2
@@ -47,7 +47,8 @@
 // PTX: div.rn.f32
 // PTX-NOT: {{fma\.|mad\.rn|\.ftz|\.approx|\.full}}
 
-// Six planes of 8 elements are read, five written, each by one 16-byte access.
+// Each of six planes of 8 elements is read, and five are written, with one 16-byte
+// access.
 // READ: .visible .entry tandem_adamw(
 // READ-COUNT-6: ld.global.v4.b32
 // READ-NOT: ld.global.v4
@@ -59,7 +60,7 @@
 // CPU: llvm.func @tandem_adamw_prologue(
 // CPU: llvm.func @tandem_adamw(
 
-// The residual is the only fma of the 16 lanes: two of 8.
+// The residual is the only fma for the 16 lanes: two instructions of 8.
 // ASM: tandem_adamw:
 // ASM-COUNT-2: {{vfmadd|vfmsub|vfnmadd|vfnmsub}}
 // ASM-NOT: {{vfmadd|vfmsub|vfnmadd|vfnmsub}}

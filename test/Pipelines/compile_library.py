@@ -1,9 +1,9 @@
 """Lowers every graph of the library under every strategy to both targets.
 
-Usage: compile_library.py SHARD/SHARDS SOURCE_ROOT TANDEM_OPT [OPTION...]. Takes every
-SHARDS-th strategy, from number SHARD, which counts from 1. One run of the tool takes all
-graphs under one strategy. Fails where a run fails, or leaves a graph without its functions
-or with operations that are not LLVM's.
+Usage: compile_library.py SHARD/SHARDS SOURCE_ROOT TANDEM_OPT [OPTION...]. Takes every SHARDS-th
+strategy, starting with number SHARD (from 1). Each run of the tool compiles all graphs under one
+strategy. Fails if a run fails, or leaves a graph without its functions or with operations of
+dialects other than LLVM's.
 """
 
 import re
@@ -17,7 +17,7 @@ FOREIGN = re.compile(r"^ *(?:%\S+ = )?\"?((?:tandem|mcf|arith|math|scf|cf|vector
 
 
 def lower(tool, graphs, strategy, passes):
-    """The output for all graphs, or an error."""
+    """Returns the output for all graphs, or an error."""
     command = [*tool, "-split-input-file", f"-tandem-to-kernel=strategy={strategy}",
                passes]
     run = subprocess.run(command, input="\n// -----\n".join(graphs.values()),

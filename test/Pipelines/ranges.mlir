@@ -1,6 +1,6 @@
-// Range analysis proves this in Collage's AdamW: the second sum in the growth of the
-// second moment. It needs nothing of the planes, which may hold anything. Remarks
-// are at the graph's operations.
+// Range analysis proves this in Collage's AdamW: the second sum in the growth
+// of the second moment. It assumes nothing about the planes, which may hold any
+// bits. Remarks are at the graph's operations.
 // RUN: tandem-opt %tandem_src_root/lib/Graphs/adamw.mlir -tandem-to-kernel=strategy=collage-plus -tandem-analyze-ranges=report 2>&1 >/dev/null | FileCheck %s
 
 // CHECK:     adamw.mlir:48:14: remark: mcf.mul: two_prod is kept: the error may be below the smallest positive number

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the fixtures that several test files use.
+# This file implements fixtures for several test files.
 #
 #===----------------------------------------------------------------------===#
 
@@ -17,7 +17,7 @@ pytest_plugins = ["support.selection", "support.shared"]
 
 @pytest.fixture(scope="session")
 def scaled_path(tmp_path_factory):
-    """A directory of strategy files: those with scales that the library lacks."""
+    """Returns a folder with strategy files that have scales and are not in the library."""
     directory = tmp_path_factory.mktemp("scaled")
     kernels.write_strategies(directory, {
         name: strategy for name, strategy in model.SCALED_STRATEGIES.items()

@@ -1,4 +1,4 @@
-// Both products of a choice have other uses, so that neither may be missing.
+// Both products of a selection have other uses, so neither may be missing.
 
 // RUN: tandem-translate %s --strategy=fp32 --chip=sm_90 --tandem-to-ptx -o %t.good
 // RUN: sed -e '0,/mul\.rn\.f32/{/mul\.rn\.f32/d;}' %t.good > %t.bad

@@ -1,5 +1,5 @@
-// A value of constants only is folded, by whichever pass comes first: its
-// roundings need not be executed. Those of elements are still counted.
+// A value of only constants is folded by some pass, so its roundings need not
+// be executed. Roundings of elements still count.
 
 // RUN: tandem-translate %s --chip=sm_90 --tandem-to-ptx -o %t.good
 // RUN: sed -e '0,/sqrt\.rn\.f32/{/sqrt\.rn\.f32/d;}' %t.good > %t.bad

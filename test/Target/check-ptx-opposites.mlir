@@ -1,4 +1,4 @@
-// Opposite conditions choose both: of two quotients neither may be missing.
+// Opposite conditions select both: neither of two quotients may be missing.
 
 // RUN: tandem-translate %s --strategy=fp32 --chip=sm_90 --tandem-to-ptx -o %t.good
 // RUN: sed -e '0,/div\.rn\.f32/{/div\.rn\.f32/d;}' %t.good > %t.bad

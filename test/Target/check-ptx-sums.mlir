@@ -1,10 +1,11 @@
-// Arithmetic that LLVM shares, and that MLIR's canonicalization would round in
-// another way, is what the kernel requires: nothing is refused.
+// Arithmetic that LLVM shares, and that MLIR's canonicalization would round
+// differently, satisfies the kernel's requirements: nothing is refused.
 // RUN: tandem-translate %s --function=sums --strategy=mixed --tandem-to-ptx --chip=sm_80 | FileCheck %s
 // RUN: tandem-translate %s --function=sums --strategy=mixed --tandem-to-ptx --chip=sm_90 | FileCheck %s
 // RUN: tandem-translate %s --function=size --strategy=mixed --tandem-to-ptx --chip=sm_90 | FileCheck %s --check-prefix=SIZE
 
-// The tensor's sum and the model's begin with the sum of a thread's elements.
+// The sums of the tensor and of the model begin with the sum of a thread's
+// elements.
 // CHECK: .entry tandem_sums_phase0(
 func.func @sums(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
                 %g: tensor<?xf32> {tandem.role = #tandem.role<grad "g">}) -> tensor<?xf32> {
@@ -21,7 +22,7 @@ func.func @sums(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
   return %new_p : tensor<?xf32>
 }
 
-// A number of elements is rounded to f32, then to bf16.
+// The number of elements is rounded to f32 and then to bf16.
 // SIZE: cvt.rn.f32.s64
 // SIZE: cvt.rn.bf16.f32
 func.func @size(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {

@@ -1,7 +1,7 @@
 // RUN: tandem-reduce %s -take-operands='test=%S/Inputs/has-sqrt.sh' | FileCheck %s
 // RUN: not tandem-reduce %s -take-operands=test=/bin/true 2>&1 | FileCheck %s --check-prefix=DULL
 
-// A root of an argument is left, whether or not its result is used.
+// A root of an argument remains, whether or not its result is used.
 
 // CHECK-LABEL: func.func @root
 // CHECK-SAME: (%[[X:.*]]: f32, %{{.*}}: f32) -> f32

@@ -1,7 +1,7 @@
 // RUN: tandem-reduce %s -reduction-tree='traversal-mode=0 test=%S/Inputs/has-sqrt.sh' \
 // RUN:   | FileCheck %s
 
-// The smallest file that still takes a root has one of the functions.
+// The smallest file that still has a root contains one of the functions.
 
 // CHECK-NOT: func.func @sum
 // CHECK: func.func @root

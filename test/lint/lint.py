@@ -35,7 +35,7 @@ EXPECTED = re.compile(r"\bexpected-(?:error|warning|note|remark)(?:-re)?\b")
 MLIR = re.compile(
     r"\bfunc\.func\b|\btandem\.(?:assign|forward|keep_outputs|kernel|role|strategy)\b"
     r"|#(?:mcf|scaled|tandem)\.\w+<")
-#: Looks for modules of other libraries by the names of their classes.
+#: Looks up modules of other libraries by the names of their classes.
 MATCHERS = ("python/tandem/torch/nn/_candidates.py",)
 
 #: Pages at the root of the tree whose English is checked, and the files in its folders.
@@ -51,7 +51,7 @@ SPACE = r"\s+(?:(?:///?<?|#:?)\s+)?"
 
 
 def phrase(pattern):
-    """A pattern whose spaces may be the ends of a comment's lines."""
+    """Compiles a pattern whose spaces may be line ends within a comment."""
     return re.compile(pattern.replace(" ", SPACE), re.IGNORECASE)
 
 
@@ -81,7 +81,7 @@ HEADLESS = re.compile(
 
 
 def find_files(root, suffixes):
-    """Source files, except those by which the lint itself is tested."""
+    """Yields source files, except those that test the lint itself."""
     for room in ROOMS:
         for folder, folders, names in os.walk(root / room):
             folders[:] = sorted(name for name in folders
@@ -129,19 +129,19 @@ def check_format(root):
 
 
 def imports_re(node):
-    """Whether a statement imports regular expressions."""
+    """Returns whether a statement imports regular expressions."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "re"
     return isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
 
 
 def get_docstrings(tree):
-    """The constants that document something: expressions of their own."""
+    """Returns the constants that are docstrings: expression statements."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
 def check_host(path, matches):
-    """The lines of a module that do a compiler's work."""
+    """Yields the lines of a module that do a compiler's work."""
     tree = ast.parse(path.read_text())
     documents = get_docstrings(tree)
     for node in ast.walk(tree):
@@ -160,7 +160,7 @@ def check_hosts(root):
 
 
 def find_headless(lines):
-    """The lines on which a comment begins without a subject, and its first sentence."""
+    """Yields the lines on which a comment begins without a subject, and its first sentence."""
     before = ""
     for number, line in enumerate(lines, 1):
         comment = COMMENT.match(line)
@@ -171,7 +171,7 @@ def find_headless(lines):
 
 
 def check_prose(path, text):
-    """The lines of a text that a technical writer would write in another way."""
+    """Yields the lines of a text that a technical writer would write differently."""
     for pattern, advice in PHRASES:
         for found in pattern.finditer(text):
             if not SOUND.search(text[max(0, found.start() - 20):found.end()]):

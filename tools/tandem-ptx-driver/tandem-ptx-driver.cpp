@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the few functions of CUDA's driver that a test of PTX
-// instructions calls: modules are decoded by the PTX evaluator once, launches
-// run in it, and the device's memory is the host's. Nothing is asynchronous.
-// What the evaluator says about a text or a launch goes to stderr if
-// TANDEM_PTX_DRIVER_VERBOSE is set, and the call returns CUDA's number for it.
+// This file implements the few functions of CUDA's driver API that a test of
+// PTX instructions calls. The PTX evaluator decodes each module once and runs
+// its launches, and device memory is host memory. Nothing is asynchronous. If
+// an error occurs, the call returns a CUresult, and the evaluator's message
+// goes to stderr if TANDEM_PTX_DRIVER_VERBOSE is set.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ struct Module {
   std::vector<std::unique_ptr<Function>> functions;
 };
 
-/// The bytes of each allocation by its address.
+/// Returns the size in bytes of each allocation, by address.
 std::map<uint64_t, uint64_t> &allocations() {
   static std::map<uint64_t, uint64_t> map;
   return map;
@@ -59,7 +59,7 @@ Result complain(llvm::Error error, Result result) {
   return result;
 }
 
-/// Whether the bytes lie in one allocation.
+/// Returns whether the bytes are in one allocation.
 bool isAllocated(uint64_t address, uint64_t bytes) {
   auto next = allocations().upper_bound(address);
   if (next == allocations().begin())

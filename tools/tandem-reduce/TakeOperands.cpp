@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a pass of tandem-reduce that replaces values by what
-// they are made of. MLIR's -reduction-tree takes away ranges of operations, and
-// cannot take one from the middle of a computation.
+// This file implements a pass of tandem-reduce that replaces values by operands
+// of their operations. MLIR's -reduction-tree removes ranges of operations, and
+// cannot remove one in the middle of a computation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,8 @@ private:
            Tester::Interestingness::True;
   }
 
-  /// Tries each operation once, the last one first; whether any is gone.
+  /// Tries to remove each operation once, from the last to the first. Returns
+  /// whether any was removed.
   bool reduce(const Tester &tester) {
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
@@ -63,7 +64,8 @@ private:
            }) != 0;
   }
 
-  /// Takes an operation away, with one of its operands instead of its result.
+  /// Removes an operation if its result is unused or can be replaced by one of
+  /// its operands. Returns whether it was removed.
   bool remove(Operation *op, const Tester &tester) {
     if (op->use_empty())
       return remove(op, Value(), tester);
@@ -74,8 +76,8 @@ private:
            });
   }
 
-  /// Puts a value in the place of an operation's result; undoes it, and returns
-  /// false, if what is left is not interesting.
+  /// Replaces the result of an operation by a value and removes the operation.
+  /// If the module is no longer interesting, restores it and returns false.
   bool remove(Operation *op, Value instead, const Tester &tester) {
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : op->getUses())

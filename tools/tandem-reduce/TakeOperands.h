@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares a pass that only tandem-reduce has.
+// This file declares the registration of a pass that only tandem-reduce has.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tandem-run, which compiles a graph under a strategy for
-// the CPU, or takes a package of one, and runs it on arrays from .npy and
+// This file implements tandem-run. It compiles a graph with a strategy for the
+// CPU, or loads a package, and runs the kernel on arrays from .npy and
 // .safetensors files.
 //
 //===----------------------------------------------------------------------===//
@@ -24,8 +24,8 @@ using namespace tandem;
 namespace cl = llvm::cl;
 
 namespace {
-/// The tool's options. No global: libLLVM registers some of these names for
-/// itself, which main forgets first.
+/// The tool's options. They are not global, because libLLVM registers some of
+/// these names itself, and main must reset the parser first.
 struct Options {
   cl::OptionCategory category{"tandem-run options"};
   cl::opt<std::string> graph{

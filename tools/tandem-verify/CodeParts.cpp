@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that write every f32 as each kind of code, and
-// read every code. The rules are those of docs/Numerics.md, section 5.
+// This file implements the parts that encode every f32 in each kind of code,
+// and decode every code. The rules are those of docs/Numerics.md, section 5.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,11 +29,11 @@ static uint32_t toBits(float x) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A storage of one number an element: its planes, what a number is written as,
-/// and what planes are read as.
+/// A storage with one number per element: its planes, and functions that encode
+/// and decode a number.
 struct Storage {
   std::string name, text;
-  /// The bytes of each plane.
+  /// The number of bytes of an element of each plane.
   std::vector<unsigned> planes;
   using Codes = std::array<uint16_t, 2>;
   std::function<Codes(float)> write;
@@ -47,6 +47,7 @@ std::vector<PlaneDecl> declare(const Storage &storage) {
   return planes;
 }
 
+/// Encodes every f32 by a storage's rule.
 class RuleWrite : public WritePart {
 public:
   explicit RuleWrite(const Storage &storage)
@@ -66,6 +67,7 @@ private:
   Storage storage;
 };
 
+/// Decodes every code by a storage's rule.
 class RuleRead : public ReadPart {
 public:
   explicit RuleRead(const Storage &storage)
@@ -96,7 +98,7 @@ struct Minifloat {
   int exponent, mantissa, bias;
   Specials specials = Specials::NaN;
   bool isTowardZero = false;
-  /// The exponents that are written.
+  /// The range of exponents to which encoding clamps.
   int least = -10000, most = 10000;
 
   int signBit() const { return exponent + mantissa; }
@@ -147,7 +149,7 @@ struct Minifloat {
     double a = std::min(std::fabs(double(x)), largest);
     if (a != 0 && least > -10000)
       a = std::max(a, std::ldexp(1.0, least));
-    // An f32 of zero has no exponent; the least one serves as well.
+    // Zero has no exponent; the smallest one is used.
     int own = a == 0 ? -1000 : std::ilogb(a);
     int place = std::max(own, 1 - bias);
     double ulps = std::ldexp(a, mantissa - place);
@@ -225,7 +227,8 @@ struct Dynamic {
     if (a < least)
       return uint16_t(zero());
     int rank = findRank(a);
-    // One rank is the NaN's; what would have it goes to one of its neighbours.
+    // The code of one rank is NaN. Numbers with this rank get one of its
+    // neighbours.
     if (isNegative && rank >= 126)
       rank = a >= lost ? 127 : 125;
     if (!isSigned)
@@ -254,7 +257,7 @@ struct Dynamic {
 
   bool isSigned;
   float ends[6], top, least;
-  /// The middle between the negative magnitudes on both sides of the NaN's.
+  /// The midpoint between the negative magnitudes on both sides of that NaN.
   float lost;
 };
 } // namespace
@@ -312,7 +315,7 @@ static Storage makeRemainder() {
                           uint16_t(bits)};
   };
   auto read = [](Storage::Codes codes) {
-    // A zero that other code has written over the upper half.
+    // Other code has overwritten the upper half with a zero.
     if ((codes[0] & 0x7FFF) == 0 && codes[1] >= 0x8000)
       return fromBits(uint32_t(codes[0]) << 16);
     auto high = uint16_t(codes[0] - (codes[1] >> 15));

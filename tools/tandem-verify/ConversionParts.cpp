@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the parts that round every f32 to smaller formats, and
-// that read every code of them.
+// that decode every code of these formats.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 using namespace tandem::verify;
 
 namespace {
-/// Every f32, 2^16 a unit.
+/// The base class of parts with every f32. Each unit has 2^16 of them.
 class AllFloats : public Part {
 public:
   AllFloats(std::string name, std::string description)
@@ -30,7 +30,7 @@ public:
   void fill(Block &block) const override { fillFloats(block); }
 };
 
-/// Stores of a plain float.
+/// Stores every f32 as bf16.
 class BF16Store : public AllFloats {
 public:
   BF16Store() : AllFloats("bf16-convert", "every f32 to bf16") {
@@ -50,7 +50,7 @@ public:
   }
 };
 
-/// The three modes of scaled.encode_float.
+/// Applies the three modes of scaled.encode_float.
 template <typename F, typename Code>
 class Encoding : public AllFloats {
 public:
@@ -100,7 +100,7 @@ private:
 )";
 };
 
-/// Reads of a plain float.
+/// Decodes every code of a small float.
 template <typename F, typename Code>
 class Decoding : public Part {
 public:

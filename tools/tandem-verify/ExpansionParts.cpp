@@ -8,7 +8,7 @@
 //
 // This file implements the parts that run compiled double-word operations: on
 // samples of the 16-bit formats, and on all normalized operands of the 8-bit
-// ones.
+// formats.
 //
 //===----------------------------------------------------------------------===//
 
@@ -75,8 +75,9 @@ std::string tandem::verify::writeExpansionKernel(llvm::StringRef format,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Three units in four have normalized operands in the middle of the range,
-/// whose errors are measured; the fourth has any bits.
+/// Runs an operation on samples. Three units in four have normalized operands
+/// in the middle of the range, for which errors are measured. The fourth has
+/// arbitrary bits.
 template <typename F>
 class Samples : public ExpansionPart<F, uint16_t> {
 public:
@@ -115,8 +116,8 @@ private:
   static constexpr int p = F::precision, mantissaBits = p - 1;
   static constexpr uint16_t sign = 1 << 15;
   static constexpr bool isNarrow = F::minExponent > -20;
-  /// Exponents of leading components, and how far below half an ulp trailing
-  /// ones reach.
+  /// The smallest exponent of leading components and the range of their
+  /// exponents, and how far below half an ulp trailing components reach.
   static constexpr int lowest = isNarrow ? 4 : -6, count = isNarrow ? 3 : 12,
                        gaps = isNarrow ? 6 : 16;
 
@@ -128,7 +129,8 @@ private:
     return ((code & ~sign) >> mantissaBits) - F::bias;
   }
 
-  /// Few or many bits, the ends of the binade, or any.
+  /// Draws a mantissa with few or many bits set, at the ends of the binade, or
+  /// arbitrary.
   static uint64_t drawMantissa(Random &random) {
     constexpr uint64_t all = (uint64_t(1) << mantissaBits) - 1;
     uint64_t bits = random(), any = bits >> 32 & all;
@@ -153,7 +155,8 @@ private:
                   random());
   }
 
-  /// At most half an ulp of the leading component; often just that, or zero.
+  /// Draws a trailing component of at most half an ulp of the leading one, and
+  /// often exactly that, or zero.
   static uint16_t drawTrailing(Random &random, uint16_t leading) {
     int half = getExponent(leading) - p;
     uint64_t kind = random.below(16);
@@ -165,7 +168,7 @@ private:
     return encode(half - gap, drawMantissa(random), random());
   }
 
-  /// Anything, or a number that all but cancels another.
+  /// Draws an arbitrary number, or one that nearly cancels `leading`.
   static uint16_t drawOther(Random &random, uint16_t leading) {
     uint64_t kind = random.below(8);
     if (kind > 2)
@@ -188,7 +191,7 @@ private:
     if (!planes[2])
       return;
     uint16_t y = drawOther(random, x);
-    // grow wants its component no larger.
+    // The operation grow requires a component that is no larger than x.
     if (this->info.operation == Expansion::Grow && (y & ~sign) > (x & ~sign)) {
       std::swap(x, y);
       planes[0][i] = x;
@@ -199,7 +202,8 @@ private:
       planes[3][i] = drawTrailing(random, y);
   }
 
-  /// Any bits, numbers close to the ends of the range, special ones.
+  /// Draws arbitrary bits, a number close to the ends of the range, or a
+  /// special one.
   static uint16_t drawAny(Random &random) {
     constexpr uint16_t special[] = {0,
                                     1,
@@ -225,7 +229,7 @@ private:
   static void drawWild(Random &random, uint16_t *const *planes, size_t i) {
     for (unsigned plane = 0; plane < 4 && planes[plane]; ++plane)
       planes[plane][i] = drawAny(random);
-    // Half of the trailing components are in their place.
+    // Half of the trailing components are p binades below the leading ones.
     uint64_t bits = random();
     if (bits & 1)
       planes[1][i] =
@@ -239,8 +243,9 @@ private:
 // All operands of the 8-bit formats
 //===----------------------------------------------------------------------===//
 
-/// Every normalized expansion with hi >= +0, with every component or every
-/// normalized expansion of either sign; of one operand all pairs of bytes.
+/// Runs an operation on every normalized expansion with hi >= +0 and, for
+/// operations with two operands, every component or every normalized expansion
+/// of either sign. Operations with one operand are run on all pairs of bytes.
 template <typename F>
 class AllOperands : public ExpansionPart<F, uint8_t> {
 public:
@@ -277,8 +282,8 @@ public:
   }
 
 protected:
-  /// Ranges are too small for products without underflow; test/Python has the
-  /// bounds.
+  /// Returns false, since the ranges are too small for products without
+  /// underflow. The tests in test/Python check the bounds.
   bool isMeasured(const Block &block) const override { return false; }
 
 private:
@@ -300,7 +305,7 @@ private:
           normalized.push_back({uint8_t(high), uint8_t(low)});
   }
 
-  /// Returns the pair of a unit. Pairs with hi >= +0 come first, and only they
+  /// Returns the pair of a unit. Pairs with hi >= +0 come first, and only these
   /// have units.
   std::pair<uint8_t, uint8_t> getPositive(size_t index) const {
     return normalized[std::min(index, normalized.size() - 1)];

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements what the parts of double-word operations share: the
-// operations, what they must give, and how far that is from the exact result.
+// operations, their expected results, and the error of a result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,15 +31,15 @@ enum class Expansion {
   Renormalize
 };
 
-/// The second operand, after x: none, a component a, or another
-/// expansion y.
+/// The operand after x: none, a component a, or another expansion y.
 enum class Other { None, Component, Expansion };
 
 struct ExpansionInfo {
   Expansion operation;
   const char *name;
   Other other;
-  /// The bound of docs/MCF.md is bound + more * u, in u^2, from a precision on.
+  /// The bound in docs/MCF.md is bound + more * u, in u^2, for precisions of at
+  /// least `precision`.
   std::optional<double> bound;
   double more;
   int precision;
@@ -76,8 +76,8 @@ TANDEM_LANES RealPair applyListing(RealPair x, RealPair y) {
     return L::renormalize(x);
 }
 
-/// |result - exact| / |exact|. Operands have so few bits between their first
-/// and last that each line is exact, except for the quotients at the end.
+/// Returns |result - exact| / |exact|. The bits of the operands span so few
+/// places that each line is exact, except for the quotients at the end.
 template <Expansion op>
 TANDEM_LANES Reals findError(RealPair x, RealPair y, RealPair z) {
   Reals error, size, whole = y.x + y.y;
@@ -135,7 +135,7 @@ public:
   }
 
 protected:
-  /// Whether the unit's operands are such that bounds hold.
+  /// Returns whether the bounds hold for the operands of the unit.
   virtual bool isMeasured(const Block &block) const { return true; }
 
   void evaluate(const Block &block, std::vector<Array> &to) const {
@@ -147,7 +147,7 @@ protected:
   const ExpansionInfo &info;
 
 private:
-  /// Calls `body` with the operation as a constant.
+  /// Calls `body` with the operation as a compile-time constant.
   template <typename Body>
   void select(const Body &body) const {
     using O = Expansion;
@@ -173,7 +173,7 @@ private:
     }
   }
 
-  /// The lanes of operands: a missing second component is zero.
+  /// The operands in lanes. A missing second component is zero.
   struct Operands {
     const Code *planes[4];
     TANDEM_LANES RealPair get(unsigned first, unsigned second, size_t i) const {
@@ -187,7 +187,7 @@ private:
     Operands operands = {};
     for (size_t i = 0; i < block.inputs.size(); ++i)
       operands.planes[i] = block.inputs[i].template get<Code>();
-    // Operations of one operand ignore the other.
+    // Operations with one operand ignore the second.
     if (block.inputs.size() == 2)
       operands.planes[2] = operands.planes[0];
     return operands;
@@ -221,7 +221,7 @@ private:
   }
 };
 
-/// The kernel that applies the operation.
+/// Returns the text of a kernel that applies the operation.
 std::string writeExpansionKernel(llvm::StringRef format, llvm::StringRef policy,
                                  const ExpansionInfo &info);
 

@@ -27,12 +27,12 @@ TANDEM_LANES Floats loadFloatBits(const uint32_t *from) {
   return lanes;
 }
 
-/// Eight f32, exactly.
+/// Loads eight f32, which doubles represent exactly.
 TANDEM_LANES Reals loadFloats(const uint32_t *from) {
   return __builtin_convertvector(loadFloatBits(from), Reals);
 }
 
-/// Stores numbers rounded to f32, NaN as the canonical one.
+/// Stores numbers rounded to f32, with the canonical NaN.
 TANDEM_LANES void storeFloats(uint32_t *to, Reals x) {
   Floats rounded = __builtin_convertvector(x, Floats);
   FloatBits bits = (FloatBits)rounded;
@@ -40,7 +40,7 @@ TANDEM_LANES void storeFloats(uint32_t *to, Reals x) {
   std::memcpy(to, &bits, sizeof(bits));
 }
 
-/// The f32 whose high halves are the unit.
+/// Fills the block with the f32 whose upper halves are the number of the unit.
 inline void fillFloats(Block &block) {
   auto *x = block.inputs[0].get<uint32_t>();
   block.size = blockSize;

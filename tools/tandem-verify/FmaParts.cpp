@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take triples of operands: all of the
-// 8-bit formats, and of bf16 and f16 all significands of the factors and all
-// addends with products in every place where something may go wrong.
+// This file implements the parts with triples of operands: all triples of the
+// 8-bit formats; for bf16 and f16 all significands of the factors and all
+// addends, with products at every exponent where something may go wrong.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,7 +54,7 @@ public:
   }
 };
 
-/// Every triple.
+/// Runs fma on every triple of an 8-bit format.
 template <typename F>
 class AllTriples : public FmaPart<F, uint8_t> {
 public:
@@ -66,8 +66,8 @@ public:
   void fill(Block &block) const override { fillTriples(block); }
 };
 
-/// A unit has two factors and all addends. Units count through places, then
-/// significands.
+/// Runs fma on two factors and all addends in each unit. The unit number counts
+/// significands fastest, then places of the product.
 template <typename F>
 class StructuredTriples : public FmaPart<F, uint16_t> {
 public:
@@ -83,7 +83,7 @@ public:
     uint64_t second = unit % numSecond() * step;
     unit /= numSecond();
     uint64_t first = unit % numFirst, place = unit / numFirst;
-    // Those in between begin elsewhere for each first factor.
+    // The significands start at another offset for each first factor.
     second = (second + mix(first) % step) % numFirst;
     auto [firstField, secondField] = places[place];
     uint64_t sign = (first + second + place) & 1;
@@ -118,7 +118,8 @@ private:
 
   uint64_t numSecond() const { return numFirst / step; }
 
-  /// A product of the exponent, halved in different ways.
+  /// Adds a product with an exponent, which is split between the factors in
+  /// different ways.
   void add(int exponent) {
     int sum = exponent + 2 * F::bias;
     int first = sum / 2 + int(places.size() % 5) - 2;
@@ -127,8 +128,8 @@ private:
     places.push_back({unsigned(first), unsigned(sum - first)});
   }
 
-  /// 19 around the smallest numbers, 10 around the largest, 6 between, 5 with
-  /// a subnormal factor.
+  /// Adds 19 places around the smallest numbers, 10 around the largest, 6 in
+  /// between, and 5 with a subnormal factor.
   void addPlaces() {
     int smallest = F::minExponent - F::precision + 1;
     for (int i = -3; i < 16; ++i)

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take every f32 through exp, log, tanh and
-// erf: the bits of the sequences in docs/Numerics.md, and how far they are off.
+// This file implements the parts that apply exp, log, tanh and erf to every
+// f32. They check the bits of the sequences in docs/Numerics.md, and measure
+// their errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +44,8 @@ static TANDEM_LANES Reals roundToFloat(Reals x) {
   return __builtin_convertvector(__builtin_convertvector(x, Floats), Reals);
 }
 
-/// Operations of f32. Sums, products and quotients of two are rounded by way of
-/// f64 as they would be at once.
+/// Operations of f32. They are computed in f64 and rounded to f32, which gives
+/// the same numbers as one rounding.
 static TANDEM_LANES Reals add(Reals a, Reals b) { return roundToFloat(a + b); }
 static TANDEM_LANES Reals mul(Reals a, Reals b) { return roundToFloat(a * b); }
 static TANDEM_LANES Reals fma(Reals a, Reals b, Reals c) {
@@ -111,8 +112,8 @@ static TANDEM_LANES Reals erf(Reals x) {
 // Parts
 //===----------------------------------------------------------------------===//
 
-/// |got - want| in units of the last place of f32 at `want`; -1 where either is
-/// no number.
+/// Returns |got - want| in units of the last place of f32 at `want`, or -1 if
+/// either is not a finite f32.
 static double countUlps(float got, double want) {
   if (!std::isfinite(got) || !(std::fabs(want) <= FLT_MAX))
     return -1;

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take all operands through facts that the
-// compiler relies on where it shortens code, of which verification/ has the
-// formulas. Facts about pairs need no compiled code; what follows from them in
-// a chain of sums is compiled.
+// This file implements the parts that check facts for all operands. The
+// compiler relies on these facts to shorten code, and verification/ has the
+// formulas. Facts about pairs need no compiled code; consequences in a chain of
+// sums are compiled.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 using namespace tandem::verify;
 
 namespace {
-/// Bounds of what transforms give for the error of a sum.
+/// The bounds on the error of a sum that a transform returns.
 enum class Bound { FastTwoSum, OrderedFastTwoSum, TwoSum };
 
 struct BoundInfo {
@@ -37,7 +37,7 @@ static const BoundInfo bounds[] = {
     {Bound::TwoSum, "trail-two-sum",
      "that of a TwoSum is at most half an ulp"}};
 
-/// The sum, and the largest error that is allowed.
+/// Returns the sum, and sets `limit` to the largest error that is allowed.
 template <typename F, Bound bound>
 static TANDEM_LANES RealPair addWithin(Reals a, Reals b, Reals &limit) {
   RealPair sum = bound == Bound::TwoSum ? Listings<F>::twoSum(a, b)
@@ -52,7 +52,8 @@ static TANDEM_LANES RealPair addWithin(Reals a, Reals b, Reals &limit) {
 }
 
 namespace {
-/// Facts about all pairs of a format: `count` codes of each.
+/// The base class of parts that check a fact for all pairs of a format. Each
+/// result has `count` codes.
 template <typename F, typename Code, size_t count>
 class PairPart : public Part {
 public:
@@ -70,7 +71,7 @@ public:
 protected:
   using Codes = std::array<Words, count>;
 
-  /// Stores what \p evaluate makes of each pair.
+  /// Stores the codes that \p evaluate returns for each pair.
   template <typename Evaluate>
   static void forPairs(Block &block, std::vector<Array> &to,
                        const Evaluate &evaluate) {
@@ -88,7 +89,8 @@ protected:
   }
 };
 
-/// Results are the errors; expected are those that are within their limits.
+/// Checks the errors of sums. The results are the errors; those within their
+/// limits are expected.
 template <typename F, typename Code, Bound bound>
 class BoundPart : public PairPart<F, Code, 1> {
 public:
@@ -123,9 +125,9 @@ private:
   }
 };
 
-/// The roundings that lanes of f32 may omit in an ordered sum. Results are
-/// codes of the two differences and of the error; expected are those that are
-/// exact.
+/// Checks that lanes of f32 may omit roundings in an ordered sum. The results
+/// are the codes of the two differences and of the error; those that are exact
+/// are expected.
 template <typename F, typename Code>
 class UnroundedPart : public PairPart<F, Code, 3> {
 public:
@@ -152,8 +154,9 @@ public:
   }
 
 private:
-  /// Where a is a multiple of b's ulp, the values are, too, and are at most a
-  /// few times as large as b: f64 has them exactly.
+  /// Encodes the values for each pair. If a is a multiple of b's ulp, the
+  /// values are, too, and are at most a few times as large as b, so that f64
+  /// represents them exactly.
   template <typename Encode>
   void evaluate(Block &block, std::vector<Array> &to,
                 const Encode &encode) const {
@@ -167,8 +170,8 @@ private:
   }
 };
 
-/// Evaluates sums, differences and products by fma, as chips without bf16
-/// addition compute them.
+/// Computes sums, differences and products with fma, as chips without bf16
+/// addition do.
 class FmaSumsPart : public PairPart<BF16, uint16_t, 3> {
 public:
   FmaSumsPart()
@@ -192,7 +195,8 @@ public:
   }
 };
 
-/// A grow after another Fast2Sum, where range analysis proves the last sum.
+/// Runs grow after another Fast2Sum, where range analysis proves the condition
+/// of the last sum from several facts.
 template <typename F>
 class GrownPart : public Part {
 public:

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the listings of docs/MCF.md, line by line, in the
-// arithmetic of a small format, and their operands: all pairs, all triples of
-// bytes.
+// arithmetic of a small format, and their operands: all pairs, and all triples
+// of bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,8 @@ struct RealPair {
   Reals x, y;
 };
 
-/// All pairs of codes, in units that have one first operand, or all of bytes.
+/// The number of units for all pairs of codes. A unit has one first operand, or
+/// all if codes are bytes.
 template <typename Code>
 constexpr uint64_t numPairUnits = sizeof(Code) == 2 ? blockSize : 1;
 
@@ -38,7 +39,7 @@ void fillPairs(Block &block) {
   }
 }
 
-/// All triples of bytes; a unit has one first operand.
+/// The number of units for all triples of bytes. A unit has one first operand.
 constexpr uint64_t numTripleUnits = 256;
 
 inline void fillTriples(Block &block) {
@@ -52,7 +53,8 @@ inline void fillTriples(Block &block) {
   }
 }
 
-/// Whether a is a multiple of b's unit in the last place; both are finite.
+/// Returns whether a is a multiple of b's unit in the last place. Both must be
+/// finite.
 template <typename F>
 TANDEM_LANES Mask isMultipleOfUlp(Reals a, Reals b) {
   Reals ulps = a / (F::binade(b) * powerOfTwo(1 - F::precision));

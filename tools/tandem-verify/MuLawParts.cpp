@@ -61,7 +61,7 @@ struct Scale {
   bool isPowerOfTwo;
 };
 
-/// Finds the scale of a group, or NaN.
+/// Computes the scale of a group, or NaN.
 class Scaling {
 public:
   Scaling(const MuLaw &code, Scale scale) : code(code), scale(scale) {
@@ -85,7 +85,7 @@ private:
     if (wanted > code.getLargestScale())
       return std::numeric_limits<float>::quiet_NaN();
     uint32_t bits = toBits(std::fmax(wanted, 0x1p-126f));
-    // The low bits that the scale lacks; what they have is rounded up.
+    // The low bits that a scale does not have; it is rounded up.
     uint32_t lost = scale.isPowerOfTwo              ? 0x7FFFFF
                     : scale.type == ScaleType::BF16 ? 0xFFFF
                                                     : 0;
@@ -108,7 +108,7 @@ static const char *getName(ScaleType type) {
                                    : "f8E8M0FNU";
 }
 
-/// Stores a scale that the type has, or the type's NaN.
+/// Stores a number of the type, or the type's NaN, as a scale.
 static void putScale(Array &array, size_t index, ScaleType type, float scale) {
   bool isNaN = std::isnan(scale);
   uint32_t bits = toBits(scale);
@@ -120,7 +120,7 @@ static void putScale(Array &array, size_t index, ScaleType type, float scale) {
     put(array, index, isNaN ? 0xFF : uint16_t(bits >> 23));
 }
 
-/// Returns the number of a scale in memory.
+/// Loads a scale.
 static float readScale(const Array &array, size_t index, ScaleType type) {
   auto bits = uint32_t(array.at(index));
   if (type == ScaleType::F32)
@@ -151,9 +151,9 @@ static std::vector<PlaneDecl> declare(Scale scale) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Every f32 in groups with a number that makes the scale. It and a zero take
-/// the places of two f32 in each group, other ones in the second half of the
-/// units, so that every f32 is written once or twice.
+/// Encodes every f32, in groups with a number that determines the scale. This
+/// number and a zero replace two f32 of each group. The second half of the
+/// units replaces two others, so that every f32 is encoded at least once.
 class MuLawWrite : public WritePart {
 public:
   MuLawWrite(llvm::StringRef name, const MuLaw &code, Rounding rounding,
@@ -183,7 +183,7 @@ public:
   }
 
 private:
-  /// A number that is up to some binades above another one.
+  /// Chooses a number that is up to some binades above another one.
   uint32_t chooseLargest(uint32_t bits, Random &random) const {
     uint32_t exponent = (bits >> 23 & 0xFF) + random.below(code.binades);
     auto rest = uint32_t(random());
@@ -226,8 +226,9 @@ private:
   Scaling scaling;
 };
 
-/// Every code, under 256 scales a unit: all that the type has of those that a
-/// store makes and smaller ones, or as many of f32, evenly over their bits.
+/// Decodes every code under 256 scales for each unit. The scales are all
+/// numbers of the type, or of f32 2^22 that are evenly spaced in their bits.
+/// NaN replaces those beyond the largest scale that a store makes.
 class MuLawRead : public ReadPart {
 public:
   MuLawRead(llvm::StringRef name, const MuLaw &code, Scale scale)
@@ -258,11 +259,11 @@ public:
   }
 
 private:
-  /// The groups in which all codes are.
+  /// The number of groups that hold all codes.
   static constexpr size_t groupsOfCodes = 256 / groupSize;
 
-  /// Odd factors, near the golden section of the numbers of scales, so that
-  /// each unit has scales of all sizes.
+  /// Returns a scale. The factors are odd, and near the golden section of the
+  /// number of scales, so that each unit has scales of all sizes.
   float chooseScale(uint64_t number) const {
     uint64_t bits = type == ScaleType::F32    ? number * 0x4F1BBCDD % (1u << 31)
                     : type == ScaleType::BF16 ? number * 0x4F1B % (1u << 15)

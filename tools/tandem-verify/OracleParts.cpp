@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that hold the oracle's arithmetic, which is
-// fast, against the reference's, which computes only with integers.
+// This file implements the parts that compare the oracle's arithmetic, which is
+// fast, with the reference's, which computes with integers only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,8 @@ using namespace tandem::verify;
 namespace reference = tandem::reference;
 
 namespace {
-/// Pairs of a lattice, each with eight addends; roots of everything.
+/// Checks operations on the pairs of a lattice, each with eight addends, and
+/// square roots of the addends.
 template <typename F, typename Code>
 class OraclePart : public Part {
 public:
@@ -86,7 +87,8 @@ private:
     return SoftFloat::fromBits(format, block.inputs[operand].at(index));
   }
 
-  /// A number of about half an ulp of the product, or next to it.
+  /// Returns a number of about half an ulp of the product, or a neighbour of
+  /// it.
   Code nearTie(Code a, Code b, Random &random) const {
     SoftFloat product =
         SoftFloat::fromBits(format, a).mul(SoftFloat::fromBits(format, b));
@@ -96,8 +98,8 @@ private:
     return Code(half.toBits() + random.below(3) - 1) ^ Code(sign);
   }
 
-  /// All codes of a byte; of more bits the ends of each binade, numbers between
-  /// them, and whatever is special.
+  /// Adds all codes of an 8-bit format. For other formats, adds the ends of
+  /// each binade, numbers between them, and special values.
   void addLattice() {
     if (sizeof(Code) == 1) {
       for (unsigned code = 0; code < 256; ++code)

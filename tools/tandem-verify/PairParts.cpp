@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take all pairs of numbers of a format:
-// arithmetic and error-free transforms, with the conditions under which those
+// This file implements the parts with all pairs of numbers of a format:
+// arithmetic, and error-free transforms with the conditions under which they
 // are exact.
 //
 //===----------------------------------------------------------------------===//
@@ -41,13 +41,13 @@ struct OperationInfo {
 
 /// Facts about a pair and its result.
 enum Fact : int64_t {
-  /// Operands and leading result are finite.
+  /// The operands and the leading result are finite.
   Counted = 1,
   /// The documented condition for exactness holds.
   Granted = 2,
-  /// The results' sum is not the exact one.
+  /// The sum of the results is not exact.
   Inexact = 4,
-  /// Something documented does not hold.
+  /// A documented property does not hold.
   Broken = 8
 };
 } // namespace
@@ -72,8 +72,8 @@ static const OperationInfo operations[] = {
     {Operation::TwoProdDekker, "two_prod_dekker",
      "%r = mcf.two_prod_dekker %a, %b : !mcf.expansion<{0} x 2>", true}};
 
-/// The sum that -tandem-analyze-ranges makes of a two_sum: it must have those
-/// bits where a is a multiple of b's ulp and x is finite.
+/// Returns the sum that -tandem-analyze-ranges replaces a two_sum by. It must
+/// have the same bits where a is a multiple of b's ulp and x is finite.
 template <typename F>
 static TANDEM_LANES RealPair addOrdered(Reals a, Reals b) {
   RealPair sum = Listings<F>::orderedTwoSum(a, b);
@@ -106,8 +106,8 @@ static TANDEM_LANES RealPair apply(Reals a, Reals b) {
     return L::twoProdDekker(a, b);
 }
 
-/// The promises of docs/MCF.md for the operations: exactness under a condition,
-/// and for products that no more than half of the smallest number is lost.
+/// Checks the promises of docs/MCF.md for an operation: it is exact under a
+/// condition, and products lose no more than half of the smallest number.
 template <typename F, Operation op>
 static TANDEM_LANES Words findFacts(Reals a, Reals b, RealPair got) {
   constexpr bool isSum = op == Operation::FastTwoSum ||
@@ -197,7 +197,7 @@ private:
                        {{"r", info.isTransform ? pair : plain}}, body);
   }
 
-  /// Calls `body` with the operation as a constant.
+  /// Calls `body` with the operation as a compile-time constant.
   template <typename Body>
   void select(const Body &body) const {
     using O = Operation;

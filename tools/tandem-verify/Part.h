@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares a part of the verification: units of cases, the kernel
-// that computes them, what they must give, and what is measured of them.
+// This file declares a part of the verification: cases in units, the kernel
+// that computes them, the expected results, and the quantities that are
+// measured.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,11 +29,11 @@
 
 namespace tandem::verify {
 
-/// The most cases of a unit.
+/// The maximum number of cases in a unit.
 constexpr size_t blockSize = 1 << 16;
 
-/// A plane of operands or results: its name, the bytes of an entry, and the
-/// elements that share one.
+/// A plane of operands or results: its name, the size of an entry in bytes, and
+/// the number of elements that share an entry.
 struct PlaneDecl {
   std::string name;
   unsigned bytes;
@@ -47,7 +48,7 @@ struct Draw {
   uint64_t first = 0;
 };
 
-/// Memory for one plane of a unit, aligned as the kernels like it.
+/// Memory for one plane of a unit, with the alignment that kernels prefer.
 class Array {
 public:
   explicit Array(unsigned bytes);
@@ -59,7 +60,7 @@ public:
   const T *get() const {
     return static_cast<const T *>(memory.get());
   }
-  /// An element's bits.
+  /// Returns the bits of an element.
   uint64_t at(size_t index) const;
   unsigned getBytes() const { return bytes; }
 
@@ -78,7 +79,7 @@ struct Block {
   std::vector<Array> inputs, results, expected;
 };
 
-/// The largest value seen of a quantity, its bound, and the case.
+/// The largest observed value of a quantity, its bound, and the case.
 struct WorstCase {
   double value = 0;
   std::optional<double> bound;
@@ -86,12 +87,12 @@ struct WorstCase {
   std::string at;
 };
 
-/// The findings in some units.
+/// The findings in a set of units.
 struct Findings {
   uint64_t cases = 0, failures = 0;
-  /// A hash of all results, the same in whatever order and shards they came.
+  /// A hash of all results that does not depend on their order or on shards.
   uint64_t hash = 0;
-  /// The failure in the first of the cases that failed.
+  /// The failed case with the lowest position.
   uint64_t firstPosition = 0;
   std::string first;
   std::map<std::string, WorstCase> worst;
@@ -104,36 +105,37 @@ struct Findings {
                llvm::function_ref<std::string()> describe);
 };
 
-/// A part: cases in units, each of which can be done by itself.
+/// A part of the verification: cases in units, each of which can run on its
+/// own.
 class Part {
 public:
   Part(std::string name, std::string description)
       : name(std::move(name)), description(std::move(description)) {}
   virtual ~Part() = default;
 
-  /// Makes the operands of unit `block.unit` and says how many cases it has.
+  /// Writes the operands of unit `block.unit` and sets the number of its cases.
   virtual void fill(Block &block) const = 0;
   /// Returns the key and counter of the random bits of a unit's launch.
   virtual Draw draw(uint64_t unit) const { return {}; }
-  /// Computes what the results must be.
+  /// Computes the expected results.
   virtual void expect(Block &block) const = 0;
-  /// In a part without a kernel, computes the results otherwise.
+  /// Computes the results, if the part has no kernel.
   virtual void compute(Block &block) const {}
-  /// Takes measures of results that are as expected, and checks what else was
-  /// promised of them.
+  /// Measures quantities of results that are as expected, and checks other
+  /// documented properties of them.
   virtual void measure(const Block &block, Findings &findings) const {}
 
-  /// A case as text: "a=0x3F81 b=0x3FC0".
+  /// Describes a case as text: "a=0x3F81 b=0x3FC0".
   std::string describe(const Block &block, size_t index) const;
-  /// The largest number of `values` as an observation; those that are negative
-  /// or NaN do not count.
+  /// Records the largest of `values` as an observation. Ignores values that are
+  /// negative or NaN.
   void observeLargest(const Block &block, llvm::StringRef quantity,
                       llvm::ArrayRef<double> values,
                       std::optional<double> bound, Findings &findings) const;
 
   const std::string name, description;
-  /// The text of a kernel whose planes are the inputs, then the results; empty
-  /// where the arithmetic itself is verified.
+  /// The text of a kernel whose planes are the inputs, then the results. It is
+  /// empty if the part verifies the arithmetic itself.
   std::string kernel;
   std::vector<PlaneDecl> inputs, results;
   uint64_t units = 0;
@@ -160,27 +162,27 @@ struct TensorDecl {
   std::string name, storage;
 };
 
-/// The text of a kernel over tensors; `body` computes with the values %t_NAME
-/// of types !NAME.
+/// Returns the text of a kernel on tensors. `body` computes with the values
+/// %t_NAME of types !NAME.
 std::string writeKernel(llvm::StringRef policy,
                         llvm::ArrayRef<TensorDecl> inputs,
                         llvm::ArrayRef<TensorDecl> results,
                         llvm::StringRef body);
-/// "#tandem.float<bf16>".
+/// Returns the text of a storage, such as "#tandem.float<bf16>".
 std::string floatStorage(llvm::StringRef format);
 
-/// A number that looks random, from a seed.
+/// Returns a pseudorandom number for a seed.
 constexpr uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
 }
 
-/// The sequence of them.
+/// A sequence of such numbers.
 struct Random {
   uint64_t state;
   uint64_t operator()() { return mix(state += 0x9E3779B97F4A7C15); }
-  /// Less than `limit`, which is small.
+  /// Returns a number less than `limit`, which must be small.
   uint64_t below(uint64_t limit) { return ((*this)() >> 32) * limit >> 32; }
 };
 

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take every f32 through log2 and exp2: the
-// bits of the sequences in docs/Numerics.md, and how far they are off.
+// This file implements the parts that apply log2 and exp2 to every f32. They
+// check the bits of the sequences in docs/Numerics.md, and measure their
+// errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,8 +43,8 @@ static TANDEM_LANES Reals roundToFloat(Reals x) {
   return __builtin_convertvector(__builtin_convertvector(x, Floats), Reals);
 }
 
-/// Evaluates a polynomial from the highest coefficient down, each step an fma
-/// of f32.
+/// Evaluates a polynomial from the highest coefficient down, with an fma of f32
+/// in each step.
 template <size_t size>
 static TANDEM_LANES Reals evaluate(const double (&coefficients)[size],
                                    Reals f) {
@@ -76,7 +77,7 @@ static TANDEM_LANES Reals exp2(Reals x) {
 
 using Build = Value (*)(SequenceBuilder &, Value);
 
-/// A kernel that applies what the compiler builds.
+/// Returns the text of a kernel that applies the sequence that `build` emits.
 static std::string writePowerKernel(Build build) {
   std::string plain = floatStorage("f32");
   std::string text = writeKernel("f32, f32", {{"x", plain}}, {{"r", plain}},
@@ -103,7 +104,7 @@ static std::string writePowerKernel(Build build) {
 // Parts
 //===----------------------------------------------------------------------===//
 
-/// |got - want| in units of the last place of f32 at `want`.
+/// Returns |got - want| in units of the last place of f32 at `want`.
 static double countUlps(double got, double want) {
   return std::fabs(got - want) / std::ldexp(1.0, std::ilogb(want) - 23);
 }

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the parts that take the listings of double-word
-// operations through formats of 3 to 6 bits of precision and a wide range, on
-// all significands: no code is compiled, the bounds themselves are checked.
+// This file implements the parts that evaluate the listings of double-word
+// operations in formats with 3 to 6 bits of precision and a wide range, for all
+// significands. They compile no code, and check the bounds themselves.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +19,9 @@
 using namespace tandem::verify;
 
 namespace {
-/// x in [1, 4) for roots, else [1, 2), and y of any sign; trailing components
-/// down to 2^-depth of half an ulp, and zero. In sums y is as large as x or
-/// smaller, by up to 2^-distance.
+/// Evaluates a listing. x is in [1, 4) for roots and else in [1, 2), and y has
+/// any sign. Trailing components are zero, or half an ulp down to 2^-depth of
+/// it. In sums, y is as large as x or smaller by up to 2^-distance.
 template <int p>
 class PrecisionPart : public ExpansionPart<SmallFloat<8, p - 1>, uint16_t> {
   using F = SmallFloat<8, p - 1>;
@@ -59,7 +59,8 @@ public:
     this->evaluate(block, block.results);
   }
 
-  /// Expects the listing's result if it is a number; its error is measured.
+  /// Expects the result of the listing if it is a number, since only its error
+  /// is checked.
   void expect(Block &block) const override {
     for (size_t k = 0; k < block.results.size(); ++k) {
       auto *from = block.results[k].template get<uint16_t>();
@@ -119,7 +120,8 @@ private:
     return result;
   }
 
-  /// grow wants its component no larger: others are replaced by x.
+  /// Writes operands. The operation grow requires a component that is no larger
+  /// than x, which replaces larger ones.
   void fillWith(Block &block, uint16_t *const *planes,
                 const std::vector<Pair> &from, size_t begin) const {
     block.size = std::min(blockSize, from.size() - begin);

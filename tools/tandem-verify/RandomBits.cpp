@@ -29,7 +29,7 @@ llvm::StringRef tandem::verify::getName(Rounding rounding) {
 static constexpr uint64_t lowWord = 0xFFFFFFFF;
 
 namespace {
-/// Four words of 32 bits, for as many counters as there are lanes.
+/// Four words of 32 bits for each lane.
 struct Counters {
   Words words[4];
 
@@ -54,7 +54,7 @@ static Counters philox(Counters counters, uint64_t key) {
   return counters;
 }
 
-/// The bits of eight elements for each lane.
+/// Draws the bits of eight elements for each lane.
 static void drawStochastic(const Draw &draw, uint16_t *bits) {
   constexpr size_t perCounter = 8;
   for (size_t i = 0; i < blockSize; i += numLanes * perCounter) {
@@ -73,7 +73,7 @@ static void drawStochastic(const Draw &draw, uint16_t *bits) {
   }
 }
 
-/// S of a tensor and step.
+/// Returns S of a tensor and step.
 static uint32_t findShift(const Draw &draw, uint32_t tensor) {
   auto step = uint32_t(draw.step);
   uint32_t window = step / 64, place = step % 64;

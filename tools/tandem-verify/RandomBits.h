@@ -24,23 +24,23 @@ enum class Rounding { Nearest, Stochastic, Dither };
 /// Returns the parameter of a storage: "", "stochastic" or "dither".
 llvm::StringRef getName(Rounding rounding);
 
-/// The bits of each element of a block that is launched with `draw`; of tensor
-/// number `tensor` among those of the graph. The first element is a multiple
+/// Writes the random bits of each element of a block to `bits`. `tensor` is the
+/// tensor's number in its graph; the number of the first element is a multiple
 /// of 8.
 void drawBits(Rounding rounding, const Draw &draw, uint32_t tensor,
               uint16_t *bits);
 
-/// RN32 of numbers whose exact value f64 has, or whose rounding to f64 leaves
-/// that to f32 as it is.
+/// Returns RN32 of numbers that are exact in f64, or whose rounding to f64 does
+/// not change their rounding to f32.
 TANDEM_LANES Reals toFloat(Reals x) {
   return __builtin_convertvector(__builtin_convertvector(x, Floats), Reals);
 }
 
-/// One of the integers around the magnitude of a level below 2^15, an f32.
+/// Rounds the magnitude of a level, an f32 below 2^15, to an integer.
 template <Rounding rounding>
 TANDEM_LANES Words roundLevel(Reals level, Words bits) {
   Reals a = magnitude(level);
-  // Next to 2^52 f64 has nothing below 1, and ties go to the even number.
+  // Near 2^52 the ulp of f64 is 1, and ties go to the even number.
   if constexpr (rounding == Rounding::Nearest)
     return (Words)(a + 0x1p52) & ((uint64_t(1) << 52) - 1);
   if constexpr (rounding == Rounding::Dither)

@@ -17,7 +17,7 @@
 
 using namespace tandem::verify;
 
-/// Half a unit in the last place of the visible number.
+/// Returns half a unit in the last place of the visible number.
 template <typename F>
 static TANDEM_LANES Reals getHalfUlp(Reals high) {
   return F::binade(high) * powerOfTwo(-F::precision);
@@ -82,7 +82,7 @@ public:
 };
 } // namespace
 
-/// The plain name is that of the residual of the strategies: bf16 and i8.
+/// The name without formats is that of <bf16, i8>, which most strategies use.
 template <typename F, typename Integer>
 static void addResiduals(Parts &parts, llvm::StringRef name,
                          llvm::StringRef format, llvm::StringRef integer) {

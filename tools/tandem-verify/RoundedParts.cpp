@@ -18,7 +18,7 @@
 using namespace tandem::verify;
 
 namespace {
-/// A level with the sign of the code, and what is written where there is none.
+/// A level, with the sign of the code, and whether there is one.
 struct Level {
   Reals value;
   Mask isNumber;

@@ -31,7 +31,7 @@ static llvm::Error check(tdm_status status) {
 }
 
 namespace {
-/// A part's kernel in this process.
+/// The kernel of a part, compiled for this process.
 class Code {
 public:
   ~Code() { tdm_kernel_destroy(handle); }
@@ -63,7 +63,7 @@ public:
   }
 
 private:
-  /// The part has the kernel's planes, in their order.
+  /// Checks that the kernel has the part's planes, in the same order.
   llvm::Error checkPlanes(const Part &part) const {
     std::vector<PlaneDecl> decls = part.inputs;
     llvm::append_range(decls, part.results);
@@ -80,7 +80,7 @@ private:
   tdm_kernel *handle = nullptr;
 };
 
-/// One thread's arrays, and the kernel bound to them.
+/// The arrays of one thread, and the kernel bound to them.
 class Worker {
 public:
   Worker(const Part &part, const ShardOptions &options)
@@ -146,7 +146,8 @@ private:
       block.results[0].get<char>()[index * block.results[0].getBytes()] ^= 1;
   }
 
-  /// Adds a plane's results to the hash, and finds those that differ.
+  /// Adds the results of a plane to the hash, and records those that differ
+  /// from the expected ones.
   void compare(size_t plane) {
     const Array &got = block.results[plane], &want = block.expected[plane];
     unsigned group = part.results[plane].group;
@@ -200,7 +201,7 @@ llvm::Expected<std::string> tandem::verify::hashCode(const Part &part) {
   return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(code)).str();
 }
 
-/// Takes units until there are no more.
+/// Runs units until none are left.
 static llvm::Error work(Worker &worker, const Code &code,
                         const ShardOptions &options,
                         std::atomic<uint64_t> &next) {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how units of a part are run through compiled code and held
-// against what they must give.
+// This file declares how units of a part are run in compiled code and compared
+// with the expected results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,19 +20,20 @@
 namespace tandem::verify {
 
 struct ShardOptions {
-  /// Units begin, begin + stride, ... below end.
+  /// The units are begin, begin + stride, ... below end.
   uint64_t begin = 0, end = 0, stride = 1;
   unsigned threads = 1;
   std::string isa = "native";
-  /// The part whose expectations are used.
+  /// The part whose expected results are used.
   const Part *expectation = nullptr;
-  /// A case, counted from that of unit 0, whose result has its lowest bit
-  /// flipped before it is looked at.
+  /// A case, counted from the first of unit 0. The lowest bit of its result is
+  /// flipped before the comparison.
   std::optional<uint64_t> flip;
 };
 
-/// A hash of the LLVM IR of a part's kernel for some instruction sets, none of
-/// which this machine need have; empty for a part without a kernel.
+/// Returns a hash of the LLVM IR of a part's kernel for several instruction
+/// sets, which this machine need not support, or an empty string if the part
+/// has no kernel.
 llvm::Expected<std::string> hashCode(const Part &part);
 
 llvm::Expected<Findings> run(const Part &part, const ShardOptions &options);

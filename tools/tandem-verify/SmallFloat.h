@@ -8,7 +8,7 @@
 //
 // This file implements the oracle of tandem-verify: numbers of small formats as
 // doubles, many at a time. It is written from docs/Numerics.md and shares no
-// code with the compiler; the parts "oracle-..." hold it against SoftFloat.
+// code with the compiler. The parts "oracle-..." compare it with SoftFloat.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ TANDEM_LANES Mask isFinite(Reals x) { return magnitude(x) < infinity; }
 TANDEM_LANES Reals select(Mask mask, Reals a, Reals b) { return mask ? a : b; }
 TANDEM_LANES Words select(Mask mask, Words a, Words b) { return mask ? a : b; }
 
-/// A sum of two doubles and what it leaves.
+/// The sum of two doubles and its rounding error.
 struct ExactSum {
   Reals sum, error;
 };
@@ -55,8 +55,8 @@ TANDEM_LANES ExactSum addExactly(Reals a, Reals b) {
   return {sum, (a - (sum - second)) + (b - second)};
 }
 
-/// A sum that keeps in its last bit whether it leaves anything: rounded to odd,
-/// so that one more rounding is that of the exact sum.
+/// Returns a sum rounded to odd: the last bit is set if the sum is inexact, so
+/// that another rounding is that of the exact sum.
 TANDEM_LANES Reals addToOdd(Reals a, Reals b) {
   ExactSum exact = addExactly(a, b);
   Mask isInexact = (exact.error > 0) | (exact.error < 0);
@@ -66,7 +66,7 @@ TANDEM_LANES Reals addToOdd(Reals a, Reals b) {
   return (Reals)((Words)exact.sum + (step & (Words)(isInexact & isEven)));
 }
 
-/// Codes in memory as lanes, and back.
+/// Loads codes from memory into lanes. storeCodes does the reverse.
 template <typename Code>
 TANDEM_LANES Words loadCodes(const Code *from) {
   typedef Code Vector __attribute__((vector_size(numLanes * sizeof(Code))));
@@ -89,16 +89,16 @@ TANDEM_LANES void storeReals(double *to, Reals lanes) {
   std::memcpy(to, &lanes, sizeof(lanes));
 }
 
-/// Calls `body` with the index of every group of lanes. The last may be
-/// partial: arrays have room for it.
+/// Calls `body` with the first index of every group of lanes. The last group
+/// may be partial, for which arrays have room.
 template <typename Body>
 void forLanes(size_t size, const Body &body) {
   for (size_t i = 0; i < size; i += numLanes)
     body(i);
 }
 
-/// A format of at most 11 bits of precision: IEEE's, or with one NaN for each
-/// sign and no infinity.
+/// A format with at most 11 bits of precision. It is an IEEE format, or has one
+/// NaN for each sign and no infinity.
 template <int ExponentBits, int MantissaBits, bool IsIEEE = true>
 struct SmallFloat {
   static constexpr int width = 1 + ExponentBits + MantissaBits;
@@ -117,8 +117,8 @@ struct SmallFloat {
   static constexpr double beyond =
       IsIEEE ? infinity : std::numeric_limits<double>::quiet_NaN();
 
-  /// The exponent that an ulp follows: floor(log2 |x|), at least the least, as
-  /// a power of two.
+  /// Returns the power of two whose exponent determines the ulp: floor(log2
+  /// |x|), but at least the smallest exponent of the format.
   static TANDEM_LANES Reals binade(Reals x) {
     Reals a = magnitude(x);
     a = select(a < minNormal, splat(minNormal), a);
@@ -126,8 +126,8 @@ struct SmallFloat {
     return (Reals)((Words)a & ~((uint64_t(1) << 52) - 1));
   }
 
-  /// Rounds to nearest, ties to even. Next to 1.5 * 2^52 ulps a double has
-  /// nothing below an ulp, so that its own rounding is the one to the format.
+  /// Rounds to nearest, ties to even. Next to 1.5 * 2^52 ulps a double has no
+  /// bits below an ulp, so that its own rounding is that of the format.
   static TANDEM_LANES Reals round(Reals x) {
     Words sign = (Words)x & signBit;
     Reals a = magnitude(x);
@@ -141,7 +141,7 @@ struct SmallFloat {
     Reals a = magnitude(x);
     Words normal = ((Words)a >> (52 - MantissaBits)) -
                    (uint64_t(1023 - bias) << MantissaBits);
-    // The ulps of a subnormal number, in the low bits.
+    // The low bits hold a subnormal number in ulps.
     Words small = (Words)(a + powerOfTwo(minExponent - MantissaBits + 52)) &
                   ((uint64_t(1) << 52) - 1);
     Words code = select(a < minNormal, small, normal);
@@ -165,8 +165,8 @@ struct SmallFloat {
     return (Reals)((Words)a | (code >> (width - 1)) << 63);
   }
 
-  // Doubles have 53 >= 2p + 2 bits: after their rounding, the format's is that
-  // of the exact result.
+  // Doubles have 53 >= 2p + 2 bits, so that rounding their results to the
+  // format gives the same as rounding the exact results.
   static TANDEM_LANES Reals add(Reals a, Reals b) { return round(a + b); }
   static TANDEM_LANES Reals sub(Reals a, Reals b) { return round(a - b); }
   static TANDEM_LANES Reals mul(Reals a, Reals b) { return round(a * b); }

@@ -41,8 +41,8 @@ WritePart::WritePart(llvm::StringRef name, llvm::StringRef storage,
 
 void WritePart::fill(Block &block) const { fillFloats(block); }
 
-/// All words of a draw differ from unit to unit. An element's number has more
-/// than 32 bits, and is a multiple of the sizes of groups.
+/// All words of a draw differ from unit to unit. The number of the first
+/// element has more than 32 bits and is a multiple of the size of a group.
 Draw WritePart::draw(uint64_t unit) const {
   if (rounding == Rounding::Nearest)
     return {};

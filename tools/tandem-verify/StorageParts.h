@@ -18,7 +18,7 @@
 
 namespace tandem::verify {
 
-/// Every f32, written. Each unit draws other random bits.
+/// Encodes every f32. Each unit draws other random bits.
 class WritePart : public Part {
 public:
   WritePart(llvm::StringRef name, llvm::StringRef storage,
@@ -29,14 +29,14 @@ public:
   Draw draw(uint64_t unit) const override;
 
 protected:
-  /// The bits of a block's elements, until the next call on the same thread;
-  /// to nearest, any.
+  /// Returns the random bits of a block's elements, which are valid until the
+  /// next call on the same thread. Rounding to nearest ignores them.
   const uint16_t *drawBits(const Block &block) const;
 
   const Rounding rounding;
 };
 
-/// Every code, read: 2^16 of two planes of 16 bits a unit.
+/// Decodes every code. With two planes of 16 bits, each unit has 2^16 of them.
 class ReadPart : public Part {
 public:
   ReadPart(llvm::StringRef name, llvm::StringRef storage,

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a tool that runs compiled kernels over all or many of
-// their operands and holds every bit against an independent computation.
+// This file implements a tool that runs compiled kernels on all or many of
+// their operands and compares every bit with an independent computation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +27,8 @@ namespace cl = llvm::cl;
 namespace json = llvm::json;
 
 namespace {
-/// The tool's options. No global: libLLVM registers some of these names for
-/// itself, which main forgets first.
+/// The tool's options. They are not global, because libLLVM registers some of
+/// these names itself, and main must reset the parser first.
 struct Options {
   cl::OptionCategory category{"tandem-verify options"};
   cl::list<std::string> parts{"part", cl::CommaSeparated, cl::cat(category),
@@ -156,7 +156,7 @@ findExpectation(const Parts &parts, const Part &part, llvm::StringRef name) {
   return expectation;
 }
 
-/// Runs a part and prints a line; whether all was as expected.
+/// Runs a part and prints a line. Returns whether all results were as expected.
 static llvm::Expected<bool> runPart(const Options &options, const Parts &parts,
                                     const Part &part) {
   auto expectation = findExpectation(parts, part, options.expect);
@@ -171,7 +171,7 @@ static llvm::Expected<bool> runPart(const Options &options, const Parts &parts,
   shard.expectation = *expectation;
   if (options.flip.getNumOccurrences())
     shard.flip = options.flip;
-  // This is the time of all threads; other work on the machine does not count.
+  // This is the CPU time of all threads, to which other processes do not add.
   std::clock_t start = std::clock();
   auto findings = run(part, shard);
   if (!findings)
@@ -187,7 +187,7 @@ static llvm::Expected<bool> runPart(const Options &options, const Parts &parts,
   return findings->failures == 0;
 }
 
-/// Whether all was as expected.
+/// Runs the tool. Returns whether all results were as expected.
 static llvm::Expected<bool> runTool(const Options &options) {
   if (options.stride == 0 || options.threads == 0)
     return llvm::createStringError("--stride and --threads are at least 1");

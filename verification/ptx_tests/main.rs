@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file takes the place of src/main.rs in a scratch copy of ptx_tests, whose
-// src/test.rs is made to call the two functions `run_range` and `run_random` of
-// this file. All inputs come from the tests' own `generate`, all judgements from
-// their own `host_verify`. `verification/ptx_tests.py` makes the copy and appends
-// the macro `impl_library`.
+// This file replaces src/main.rs in a scratch copy of ptx_tests, whose
+// src/test.rs is changed to call the functions `run_range` and `run_random` of
+// this file. All inputs come from the tests' own `generate`, and all verdicts
+// from their own `host_verify`. `verification/ptx_tests.py` makes the copy and
+// appends the macro `impl_library`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ const MAX_EXAMPLES: usize = 3;
 
 #[derive(Default)]
 struct Report {
-    /// The PTX of the test, or of each that must not compile.
+    /// The PTX of the test, or of each text that must not compile.
     sources: Vec<String>,
     total: u64,
     cases: u64,
@@ -51,7 +51,7 @@ struct Report {
 
 thread_local! {
     static REPORT: RefCell<Report> = RefCell::default();
-    /// How many inputs each test gets; none if only the sources are asked for.
+    /// The maximum number of inputs per test; 0 only lists the sources.
     static COUNT: RefCell<u64> = RefCell::new(0);
 }
 
@@ -71,11 +71,12 @@ fn outcome(result: &Result<(), TestError>) -> String {
 }
 
 //===----------------------------------------------------------------------===//
-// Which instructions
+// Instructions
 //===----------------------------------------------------------------------===//
 
-/// `set` as the instructions that PTX defines it by: a comparison without .ftz,
-/// the predicates' operation and a choice.
+/// Replaces a `set` by the instructions that define it: a comparison without
+/// .ftz, the predicate operation and a selection. Returns None for other
+/// statements.
 fn without_set(statement: &str) -> Option<String> {
     let (opcode, operands) = statement.trim().strip_prefix("set.")?.split_once(' ')?;
     let operands: Vec<_> = operands.split(',').map(str::trim).collect();
@@ -104,27 +105,28 @@ fn rewrite(source: &str) -> String {
 }
 
 //===----------------------------------------------------------------------===//
-// Which inputs
+// Inputs
 //===----------------------------------------------------------------------===//
 
-/// Half precision's signs and exponents, each with bits around which a rounding
-/// or a comparison changes; for pairs of 16 bits.
+/// Returns an f16 edge: all signs and exponents, each with significands around
+/// which roundings and comparisons change. Pairs of 16 bits use it for both
+/// halves.
 fn edge16(index: u32) -> u32 {
     const LOW: [u32; 8] = [0, 1, 2, 0x1ff, 0x200, 0x201, 0x3fe, 0x3ff];
     (index >> 3 & 63) << 10 | LOW[(index & 7) as usize]
 }
 const EDGES16: u64 = 1 << 18;
 
-/// Every sign and exponent of f32 with every four leading bits, one more bit, and
-/// the numbers next to it: ties of whatever is narrower.
+/// Returns an f32 edge: every sign and exponent with every four leading bits, one
+/// more bit, and the two neighbours, which include ties of narrower formats.
 fn edge32(index: u32) -> u32 {
     let (top, rest) = (index % (512 * 16), index / (512 * 16));
     (top << 19 | 1 << (rest / 3)).wrapping_add(rest % 3).wrapping_sub(1)
 }
 const EDGES32: u64 = 512 * 16 * 19 * 3;
 
-/// The number of an input, of `total`, a power of two. Those that are not edges
-/// are equally spaced, in an order that any count of them spreads.
+/// Maps an index to one of `total` inputs, a power of two. Inputs that are not
+/// edges are equally distributed, for any number of them.
 fn choose(index: u64, total: u64, count: u64) -> u32 {
     let chosen = if total <= count {
         index as u32
@@ -185,7 +187,7 @@ impl<'a> Loaded<'a> {
         Ok(Loaded { cuda, module, kernel })
     }
 
-    /// One thread for each input.
+    /// Runs one thread per input and returns the outputs.
     fn launch(&self, inputs: &[Vec<u8>], count: usize, output_size: usize) -> Vec<u8> {
         let cuda = self.cuda;
         let blocks = count.div_ceil(GROUP);
@@ -225,7 +227,7 @@ fn judge<T: TestCommon>(t: &T, inputs: &[Vec<u8>], outputs: &[Vec<u8>], count: u
     })
 }
 
-/// Runs a test on `cases` inputs, which come one after another.
+/// Runs a test on `cases` inputs that `next` generates.
 fn run<T: TestCommon>(
     cuda: &Cuda,
     source: &str,
@@ -237,7 +239,7 @@ fn run<T: TestCommon>(
     for begin in (0..cases).step_by(BATCH as usize) {
         let count = BATCH.min(cases - begin) as usize;
         let mut inputs = vec![Vec::new(); T::Input::COMPONENTS];
-        // Whole blocks run; of the last one the inputs behind the end are repeated.
+        // Only whole blocks run; the last one is filled by repeating inputs.
         for i in 0..count.div_ceil(GROUP) * GROUP {
             next(begin + (i % count) as u64).write(&mut inputs);
         }
@@ -247,7 +249,7 @@ fn run<T: TestCommon>(
     Ok(())
 }
 
-/// What only notes the source, or runs on `COUNT` of `total` inputs.
+/// Records the source, and runs the test on up to `COUNT` of `total` inputs.
 fn note_or_run<T: TestCommon>(
     ctx: &dyn TestContext,
     t: &T,
@@ -272,7 +274,7 @@ pub fn run_range<T: RangeTest>(ctx: &dyn TestContext, t: T) -> Result<(), TestEr
     note_or_run(ctx, &t, total, |i| t.generate(choose(i, total, count)))
 }
 
-/// The first inputs of the test's own sequence.
+/// Runs a test on the first inputs of its own random sequence.
 pub fn run_random<T: RandomTest>(ctx: &dyn TestContext, t: T) -> Result<(), TestError> {
     let mut rng = rand_xorshift::XorShiftRng::seed_from_u64(test::SEED);
     note_or_run(ctx, &t, 1 << 32, |_| t.generate(&mut rng))
@@ -292,7 +294,7 @@ fn print(name: &str, result: &Result<(), TestError>, report: &Report, seconds: f
 }
 
 /// DRIVER                lists all tests, with their PTX
-/// DRIVER COUNT NAME...  runs tests on at most so many inputs each
+/// DRIVER COUNT NAME...  runs tests on at most COUNT inputs each
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let fixture = TestFixture { libs: (Cuda::new(args[0].clone()),) };

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the patterns that make byte permutations of integer
-// operations.
+// This file declares the patterns that turn integer operations into byte
+// permutations.
 //
 //===----------------------------------------------------------------------===//
 

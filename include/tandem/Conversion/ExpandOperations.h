@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the driver of conversions whose patterns need no types.
+// This file declares the driver of conversions that convert no types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 namespace tandem {
 
 /// Applies patterns to the operations in `top`, each once and in order, without
-/// folding: no operation is made but by a pattern. Returns the number of
+/// folding, so that only patterns create operations. Returns the number of
 /// operations that the patterns have erased.
 unsigned expandOperations(Operation *top,
                           const FrozenRewritePatternSet &patterns);

@@ -18,10 +18,10 @@
 
 namespace tandem {
 
-/// Adds the patterns that put f32 and integer arithmetic in place of
-/// scaled.encode_float and scaled.decode_float of the formats, of all if none
-/// is named. With `halfConversions` the target converts between f16 and f32. A
-/// code must be visited before the numbers that are read back from it.
+/// Adds the patterns that replace scaled.encode_float and scaled.decode_float
+/// of the formats (of all formats if none is named) by f32 and integer
+/// arithmetic. With `halfConversions` the target converts between f16 and f32.
+/// An encode operation must be visited before those that decode its code.
 void populateFloatCodesToArithPatterns(RewritePatternSet &patterns,
                                        ArrayRef<Type> formats = {},
                                        bool halfConversions = false);

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares how generated code reads the launch tables: tensor
-// records, chunk records, uniform slots, which tandem-runtime/tandem_launch.h
-// declares for the runtime as well.
+// records, chunk records and uniform slots. The runtime declares them in
+// tandem-runtime/tandem_launch.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,8 @@
 
 namespace tandem {
 
-/// Symbols of a kernel's code. A prefix keeps them from libc's names.
+/// Return the symbols of a kernel's functions. A prefix avoids conflicts with
+/// libc.
 std::string getEntryName(StringRef kernel);
 std::string getPrologueName(StringRef kernel);
 
@@ -33,8 +34,8 @@ namespace EntryArgument {
 enum : unsigned { tensors, chunks, scalars, workspace, flags, begin, end };
 } // namespace EntryArgument
 
-/// The most columns of a tile, the chunk of a matrix kernel, and the most rows,
-/// which are a block's in a kernel of blocks.
+/// The largest number of columns of a tile, which is the chunk of a matrix
+/// kernel, and of rows. In a kernel of blocks a tile has the rows of one block.
 constexpr int64_t maxTileColumns = TDM_LAUNCH_TILE_COLUMNS;
 constexpr int64_t maxTileRowsOfCPU = TDM_LAUNCH_TILE_ROWS;
 constexpr int64_t maxTileRowsOfGPU = TDM_LAUNCH_TILE_ROWS_GPU;
@@ -54,26 +55,27 @@ struct Chunk {
   SmallVector<Value> planes;
   /// One value per uniform argument of the kernel's body.
   SmallVector<Value> uniforms;
-  /// The number of the tensor's rows, columns and elements.
+  /// The numbers of the tensor's rows, columns and elements.
   Value rows, columns, size;
   /// The number of the unsharded tensor's elements, if the kernel asks for it.
   Value wholeSize;
   /// The rows of a tile, which covers columns `begin` to `end` of some rows,
-  /// and the positions of its first parts among those of all rows or columns.
+  /// and the positions of its first partial results among those of all rows or
+  /// columns.
   Value firstRow, endRow, rowParts, columnParts;
-  /// The row, if the chunk is of one.
+  /// The row, if the chunk lies in a single one.
   Value row;
-  /// In a matrix kernel, where the parts of each reduction along an axis begin,
-  /// and of how many tiles a row's and a column's are.
+  /// In a matrix kernel, the addresses of the partial results of each reduction
+  /// along an axis, and the number of tiles in a row and in a column.
   SmallVector<Value> parts;
   Value partsOfRow, partsOfColumn;
-  /// If the kernel has reductions: where the tensor's totals are, the range of
-  /// its chunks (in a part per row or column, of these), and a value per
-  /// tandem.reduction_result of the body.
+  /// If the kernel has reductions, the address of the tensor's totals, the
+  /// range of its chunks (in a launch per row or column, of the chunks of rows
+  /// or columns), and a value for each tandem.reduction_result of the body.
   Value totals, firstChunk, endChunk;
   SmallVector<Value> known;
-  /// A value per load of what the tensor's elements share; none of a tensor
-  /// without its chunks.
+  /// A value for each load of an entry that the tensor's elements share. It is
+  /// empty if only the tensor's record has been read.
   SmallVector<Value> entries;
 
   /// Returns the inputs of the random bits that `op` draws for the elements
@@ -82,27 +84,27 @@ struct Chunk {
                                const IRMapping &mapping) const;
 };
 
-/// Builds the parts of generated code that touch the launch tables.
+/// Builds the parts of generated code that access the launch tables.
 class LaunchBuilder {
 public:
   LaunchBuilder(LaunchOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), loc(kernel.getLoc()) {}
 
-  /// The entry function, with nothing but its arguments.
+  /// Creates the entry function, which has arguments and an empty block.
   LLVM::LLVMFuncOp createEntry() {
     return createEntry(kernel.getFunctionName());
   }
-  /// The same for a function of another name.
+  /// Creates an entry function of another name.
   LLVM::LLVMFuncOp createEntry(StringRef name);
 
-  /// A loop over the entry's range.
+  /// Creates a loop over the entry's range.
   scf::ForOp createRange(LLVM::LLVMFuncOp entry);
 
   /// Returns the range of a GPU entry, which is empty if the word after the
   /// launch's flags says to skip it.
   std::pair<Value, Value> getRangeUnlessSkipped(LLVM::LLVMFuncOp entry);
 
-  /// The prologue function, complete: (hypers, integers, scalars, rows).
+  /// Creates the complete prologue function: (hypers, integers, scalars, rows).
   LLVM::LLVMFuncOp createPrologue();
 
   /// Reads chunk number `index` through the entry's arguments.
@@ -113,7 +115,8 @@ public:
 
   /// Reads tile number `index` through the entry's arguments.
   Chunk readTile(LLVM::LLVMFuncOp entry, Value index);
-  /// One row of a tile, as a chunk whose elements count from the row's first.
+  /// Returns one row of a tile as a chunk whose elements are counted from the
+  /// first one of the row.
   Chunk getRow(const Chunk &tile, Value row);
 
   /// Returns the address where a tile stores its part of the reduction of a row
@@ -121,28 +124,29 @@ public:
   Value getPart(const Chunk &tile, PartialOp op, Value position);
   /// Returns the address of the finished reduction of a row, column or block.
   Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
-  /// The number of the block to which an element of some row belongs.
+  /// Returns the number of the block that an element of some row belongs to.
   Value getBlockNumber(const Chunk &chunk, Value row, Value column);
 
-  /// Maps what is the same for all elements of a chunk: uniform values, sizes,
-  /// totals of earlier phases, entries that the tensor's elements share.
+  /// Maps the values that are the same for all elements of a chunk: uniform
+  /// values, sizes, totals of earlier phases, and entries that the tensor's
+  /// elements share.
   void mapShared(const Chunk &chunk, IRMapping &mapping);
 
-  /// Whether a value is loaded only once, with its chunk's record. This holds
-  /// for an entry that all elements of a tensor share: only an epilogue writes
-  /// it.
+  /// Returns whether a value is loaded only once, with its chunk's record. This
+  /// holds for an entry that all elements of a tensor share, because only an
+  /// epilogue writes it.
   static bool isLoadedOnce(LoadPlaneOp op);
 
-  /// The largest of the values that stay in the history at `entry`.
+  /// Builds the largest of the values that stay in the history at `entry`.
   Value loadHistory(LoadHistoryOp op, Value entry);
-  /// Moves the values of the history at `entry` by one and puts one before
-  /// them.
+  /// Moves the values of the history at `entry` back by one and stores `newest`
+  /// before them.
   void pushHistory(PushHistoryOp op, Value entry, Value newest);
 
-  /// The chunk's slots of the workspace: its parts of the kernel's reductions,
-  /// then of its metrics.
+  /// Returns the chunk's slots of the workspace: those of the kernel's
+  /// reductions, then those of its metrics.
   Value getSlots(Value workspace, Value chunkIndex);
-  /// The slot of a partial or a metric.
+  /// Returns the slot of a partial or a metric.
   Value getSlot(Value slots, Operation *op);
 
   /// Returns a pointer `index * stride + offset` bytes past `base`.
@@ -153,37 +157,37 @@ public:
 
   Value i64(int64_t value);
 
-  /// The address of an element's entry in plane number `plane`.
+  /// Returns the address of an element's entry in plane number `plane`.
   Value addressOf(const Chunk &chunk, unsigned plane, Value element);
 
-  /// The planes of all tensors, in order; whether this part reads and writes.
+  /// A plane, and how this launch accesses it.
   struct PlaneInfo {
     Type bits;
     unsigned bytes;
     bool isRead, isWritten;
-    /// The number of consecutive elements that share an entry; in a part that
-    /// runs over rows or columns, the number of consecutive rows or columns.
+    /// The number of consecutive elements that share an entry; in a launch per
+    /// row or column, the number of consecutive rows or columns.
     int64_t group;
-    /// The units that the plane has entries for, and the elements that share
-    /// one; of a tensor per row or column, as many rows or columns.
+    /// The units that the plane has entries for, and the elements that share an
+    /// entry; in a tensor per row or column, the rows or columns.
     Granularity entries;
     Group ownGroup;
     /// Whether a column's entries are consecutive.
     bool isTransposed;
 
     bool isUsed() const { return isRead || isWritten; }
-    /// Whether consecutive elements have consecutive entries.
+    /// Returns whether consecutive elements have consecutive entries.
     bool isStreamed() const { return isUsed() && group == 1 && !isTransposed; }
   };
   ArrayRef<PlaneInfo> getPlanes();
-  /// Position of an access's plane among all planes.
+  /// Returns the position of an access's plane among all planes.
   unsigned getPlaneIndex(Value tensor, uint64_t plane);
 
 private:
   void findPlanes();
   /// Reads the number of the unsharded tensor's elements, if the body asks.
   Value readWholeSize(Value record);
-  /// Loads what the tensor's elements share.
+  /// Loads the entries that the tensor's elements share.
   void loadEntries(Chunk &chunk);
   /// Returns the offset of a row's entries in a plane from the tensor's first
   /// entry, in bytes.
@@ -200,8 +204,8 @@ private:
   SmallVector<PlaneInfo> planes;
 };
 
-/// Checks that all kernels have become steps, and that of tandem's operations
-/// only those of lowered bodies are left.
+/// Checks that all kernels have become steps and that the only operations of
+/// the tandem dialect that are left are those of lowered bodies.
 LogicalResult verifyLowered(ModuleOp module);
 
 /// Replaces math.fpowi by square-and-multiply, lowest bit first; a negative

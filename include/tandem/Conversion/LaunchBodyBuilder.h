@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the builder of a launch's function, as far as targets do
-// not differ: the way to the elements, and what each operation of the body
-// becomes.
+// This file declares the builder of a launch's function, as far as targets have
+// it in common: the loops over the elements, and the lowering of each operation
+// of the body.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ struct BodyBlock {
 };
 
 /// Builds the functions of a launch for a target, which derives its builder
-/// from this one. BlockT is a BodyBlock with what else the target knows.
+/// from this one. BlockT is a BodyBlock, to which the target can add fields.
 template <typename BlockT = BodyBlock>
 class LaunchBodyBuilder {
 public:
@@ -42,7 +42,7 @@ public:
         planes(launch.getPlanes()) {}
   virtual ~LaunchBodyBuilder() = default;
 
-  /// Builds the launch's functions where the builder stands.
+  /// Builds the launch's functions at the builder's insertion point.
   void build();
 
 protected:
@@ -50,18 +50,18 @@ protected:
   // Functions and loops
   //===--------------------------------------------------------------------===//
 
-  /// Completes the prologue and the entry, which have their bodies and nothing
-  /// but arguments.
+  /// Complete the prologue, which has its body, and the entry, which has only
+  /// its arguments.
   virtual void finishPrologue(LLVM::LLVMFuncOp prologue) {}
   virtual void finishEntry(LLVM::LLVMFuncOp entry) {}
-  /// Creates further functions between these two.
+  /// Creates further functions after the prologue and before the entry.
   virtual void createOthers() {}
   /// Builds the start of the entry.
   virtual void prepare(LLVM::LLVMFuncOp entry) = 0;
   /// Builds the loop over the chunks or tensors of the entry.
   virtual scf::ForOp createLoop(LLVM::LLVMFuncOp entry) = 0;
-  /// Builds the work on a chunk of consecutive elements, on a tile of a matrix,
-  /// and on a tensor, by buildOperation.
+  /// Build the code for a chunk of consecutive elements, for a tile of a
+  /// matrix, and for a tensor, with buildOperation.
   virtual void buildChunk(LLVM::LLVMFuncOp entry, Chunk chunk,
                           Value chunkIndex) = 0;
   virtual void buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) = 0;
@@ -71,8 +71,8 @@ protected:
   // Operations
   //===--------------------------------------------------------------------===//
 
-  /// Builds what an operation of the body becomes. The mapping has its operands
-  /// and gets its results.
+  /// Lowers an operation of the body. The mapping has its operands and gets its
+  /// results.
   void buildOperation(BlockT &block, Operation *op);
 
   virtual Value buildLoad(BlockT &block, LoadPlaneOp op) = 0;
@@ -82,21 +82,21 @@ protected:
   /// Adds the block to a metric or another partial.
   virtual void addToReduction(BlockT &block, Operation *op) = 0;
   virtual void setFlag(BlockT &block, SetFlagOp op) = 0;
-  /// Builds the reduction of a group. It gets a result unless the target
-  /// provides that later.
+  /// Builds the reduction of a group and maps its result, unless the target
+  /// provides the result later.
   virtual void buildReduce(BlockT &block, ReduceOp op) = 0;
-  /// Builds what arithmetic becomes.
+  /// Lowers arithmetic, which stays as it is by default.
   virtual void buildArithmetic(BlockT &block, Operation *op) {
     builder.clone(*op, block.mapping);
   }
 
   /// Returns the address of the block's entry in a plane.
   virtual Value getEntry(BlockT &block, unsigned plane) = 0;
-  /// Returns the position of an element for which results may be read.
+  /// Returns the position of an existing element, at which results may be read.
   virtual Value getReadIndex(BlockT &block) { return block.index; }
-  /// Returns a pointer as the target's loads and stores take it.
+  /// Returns a pointer of the type that the target's loads and stores take.
   virtual Value castPointer(Value pointer) { return pointer; }
-  /// Returns the element of each lane of a 32-bit vector.
+  /// Returns which element each lane of a 32-bit vector holds.
   virtual SmallVector<int64_t> getLaneElements() {
     return llvm::to_vector(llvm::seq<int64_t>(0, width));
   }
@@ -115,14 +115,14 @@ protected:
   OpBuilder &builder;
   LaunchBuilder launch;
   Location loc;
-  /// The elements of a block.
+  /// The number of elements of a block.
   int64_t width;
   ArrayRef<LaunchBuilder::PlaneInfo> planes;
 
 private:
   /// Builds the launch of a kernel that runs once for each tensor.
   void buildTensors(LLVM::LLVMFuncOp entry);
-  /// Ends the entry after a loop, and goes on in the loop.
+  /// Ends the entry after a loop and moves the builder into the loop.
   void enterLoop(scf::ForOp loop);
   /// Loads an earlier launch's result: one value for a row or a block, several
   /// for columns.
@@ -176,8 +176,8 @@ template <typename BlockT>
 void LaunchBodyBuilder<BlockT>::buildOperation(BlockT &block, Operation *op) {
   IRMapping &mapping = block.mapping;
   auto define = [&](Value value) { mapping.map(op->getResult(0), value); };
-  // Operations on elements have no meaning where there are only tensors: they
-  // stay, and the lowering to LLVM refuses them.
+  // Operations on elements have no meaning in a launch per tensor. They stay,
+  // and the lowering to LLVM rejects them.
   if (!block.index && isa<LoadReductionResultOp, PartialOp, MetricOp, SetFlagOp,
                           ReduceOp, RandomBitsOp>(op)) {
     builder.clone(*op, mapping);

@@ -18,15 +18,15 @@
 
 namespace tandem {
 
-/// Converts an expansion, or a tensor or vector of them, to its components;
-/// other types to themselves.
+/// Converts an expansion, or a tensor or vector of them, to its components.
+/// Other types are not converted.
 class ExpansionConverter : public TypeConverter {
 public:
   ExpansionConverter();
 };
 
-/// Adds the patterns that put the sequences of the mcf dialect's operations in
-/// their place.
+/// Adds the patterns that replace the mcf dialect's operations by their
+/// sequences.
 void populateMCFToArithPatterns(const ExpansionConverter &converter,
                                 RewritePatternSet &patterns);
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the checks that generated code gets the memory it needs
-// for reductions.
+// This file declares the checks of the memory that generated code needs for
+// reductions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,12 +23,12 @@ namespace tandem {
 /// Linux gives a thread 8 MiB, which callers share.
 constexpr uint64_t maxStackBytes = 2 << 20;
 
-/// Checks that the `bytes` that a function needs of some memory for its
-/// reductions are no more than `most`.
+/// Checks that a function needs at most `most` bytes for its reductions.
+/// `memory` names the kind of memory in the error.
 LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
                           uint64_t most, StringRef memory);
 
-/// Checks that each function of a module keeps within a thread's stack.
+/// Checks that each function of a module stays within maxStackBytes.
 LogicalResult verifyStack(ModuleOp module);
 
 } // namespace tandem

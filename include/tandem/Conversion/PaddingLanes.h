@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the analysis of what the lanes of a vector hold that have
+// This file declares the analysis of the values in lanes of a vector that have
 // no element.
 //
 //===----------------------------------------------------------------------===//
@@ -19,14 +19,16 @@
 
 namespace tandem {
 
-/// Whether a condition may hold in lanes beyond a tensor's end, where planes
-/// are read as zeros. That a gradient's code is finite, say, needs no mask.
+/// Returns whether a flag's condition may hold in lanes beyond a tensor's end,
+/// where planes are read as zeros. If it cannot, no mask is needed. The flag of
+/// gradients that are not finite is such a case.
 bool mayHoldInPadding(SetFlagOp setFlag);
 
-/// Whether what an operation reduces, a magnitude's bits, is 0 in lanes beyond
-/// a tensor's end, where planes are read as zeros, so that a maximum needs no
-/// mask. A scalar that is not finite makes a zero NaN, but makes the other
-/// lanes of the tensor not finite either, and with them their group.
+/// Returns whether the value that an operation reduces, the bits of a
+/// magnitude, is 0 in lanes beyond a tensor's end, where planes are read as
+/// zeros. If so, a maximum needs no mask. A scalar that is not finite turns a
+/// zero into NaN, but then the tensor's other lanes are not finite either, nor
+/// are their groups.
 bool isZeroInPadding(Operation *reduce, Value value);
 
 } // namespace tandem

@@ -14,8 +14,8 @@ include "mlir/Pass/PassBase.td"
 def ConvertMCFToArith : Pass<"convert-mcf-to-arith"> {
   let summary = "Spell out multi-component float operations";
   let description = [{
-    Each expansion becomes its components (a 1:N type conversion through
-    functions, calls and scf), each mcf operation the exact sequence its
+    Each expansion becomes its components (a 1:N type conversion through functions,
+    calls and scf), and each mcf operation becomes the exact sequence that its
     description gives, in the component format's arithmetic.
 
     Example: `test/Conversion/MCFToArith/mcf-to-arith.mlir`
@@ -40,7 +40,7 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith"> {
   let description = [{
     Each operation of the scaled dialect becomes the sequence of f32 and integer
     operations that its description gives. `scaled.encode_float` and
-    `scaled.decode_float` stay: what they become depends on the target.
+    `scaled.decode_float` stay because their lowering depends on the target.
 
     Example: `test/Conversion/ScaledToArith/scaled-to-arith.mlir`
   }];
@@ -52,9 +52,9 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith"> {
 def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith"> {
   let summary = "Spell out exp, log, tanh and erf";
   let description = [{
-    `math.exp`, `math.log`, `math.tanh` and `math.erf` become sequences of f32 and
-    integer operations (docs/Numerics.md), the same on every target: no library, no approximate
-    instruction. Of another format they are computed in f32 and rounded once more.
+    `math.exp`, `math.log`, `math.tanh` and `math.erf` become sequences of f32 and integer
+    operations (docs/Numerics.md) that are the same on every target, without a library or
+    approximate instructions. Functions of other formats are computed in f32 and rounded once more.
 
     Example: `test/Conversion/TranscendentalsToArith/transcendentals-to-arith.mlir`
   }];
@@ -65,11 +65,11 @@ def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith"> {
 def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
   let summary = "Spell out conversions of small floats in integers";
   let description = [{
-    `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and
-    integer operations that round to nearest, ties to even, on any target. The number
-    that a code stands for is not decoded from its bits if the code was just computed
-    from it. With `half-conversions` f16 is converted by the target, and 8-bit floats,
-    which are numbers of f16 up to a power of two, are read through it.
+    `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and integer
+    operations that round to nearest, ties to even, on any target. If a code was just
+    computed from a number, the rounded number is used and not decoded from the code's
+    bits. With `half-conversions` f16 is converted by the target, and 8-bit floats,
+    which are numbers of f16 up to a power of two, are decoded through f16.
 
     Example: `test/Conversion/FloatCodesToArith/float-codes-to-arith.mlir`
   }];
@@ -88,13 +88,13 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
   let description = [{
     A `tandem.step` @k becomes functions over raw pointers: one for each launch (@k is
     the main one), which loops over a range of chunks and, in each, over blocks of
-    `width` elements; and @k_prologue, which computes rows of uniform values. A chunk's
-    last, partial block runs on a copy of its elements, so there is one body. A block
-    begins by fetching the elements that later ones need.
+    `width` elements; and @k_prologue, which computes rows of uniform values. The last,
+    partial block of a chunk runs on a copy of its elements, so that there is only one
+    body. A block begins with prefetches of the elements that later blocks need.
 
-    The body's operations are put in an order in which few wait for the one
-    before. Where all planes have 16 bits, wide values hold the even elements of
-    a block before the odd ones, so that loads and stores need no shuffles:
+    The body's operations are ordered such that few of them wait for the previous one.
+    Where all planes have 16 bits, wide values hold the even elements of a block before
+    the odd ones, so that loads and stores need no shuffles:
 
     ```mlir
     %words = vector.bitcast %codes : vector<8xi16> to vector<4xi32>
@@ -103,8 +103,8 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
     %lanes = vector.shuffle %even, %odd [0, 1, 2, 3, 4, 5, 6, 7] : vector<4xi32>, vector<4xi32>
     ```
 
-    `tandem.random_bits` becomes Philox4x32-10, once for eight elements; a second
-    one follows where a block does not begin with a group of eight.
+    `tandem.random_bits` becomes Philox4x32-10, which is computed once for eight
+    elements, and once more if a block does not begin with a group of eight.
 
     Example: `test/Conversion/TandemToCPU/loop.mlir`
   }];

@@ -26,18 +26,18 @@ struct RandomSource {
   Value start;
 };
 
-/// The 16 random bits of `width` elements, an i16 or a vector of them: of each
-/// element half-word `element mod 8` (low half first) of Philox4x32-10 with key
-/// = seed and counter = (element div 8 as 64 bits, tensor key, step). Salmon et
-/// al., SC 2011. Computes Philox once for eight elements, and once more if
-/// `start` is not a multiple of eight.
+/// Builds the 16 random bits of each of `width` elements, an i16 or a vector of
+/// them. An element gets half-word `element mod 8` (low half first) of
+/// Philox4x32-10 with key = seed and counter = (element div 8 as 64 bits,
+/// tensor key, step); see Salmon et al., SC 2011. Philox is computed once for
+/// eight elements, and once more if `start` is not a multiple of eight.
 Value buildRandomBits(SequenceBuilder &b, const RandomSource &source,
                       int64_t width);
 
-/// The 16 dithered bits (see `tandem.random_bits`) of elements at `offsets`
-/// from the first one, an i32 or a vector of them. `number` is the tensor's.
-/// Everything that does not depend on the element is the same for all elements
-/// of a tensor in a launch; LLVM hoists it out of loops.
+/// Builds the 16 dithered bits (see `tandem.random_bits`) of elements at
+/// `offsets` from the first one, an i32 or a vector of them. `number` is the
+/// tensor's number. Everything that does not depend on the element is the same
+/// for all elements of a tensor in a launch; LLVM hoists it out of loops.
 Value buildDitherBits(SequenceBuilder &b, const RandomSource &source,
                       unsigned number, ArrayRef<int64_t> offsets);
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the steps of which every target makes its reductions.
+// This file declares the steps that reductions consist of on every target.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,11 +27,11 @@ struct Reduction {
   bool isSum() const { return kind == ReduceKind::sum; }
 };
 
-/// Returns the reduction of the elements that a partial or a metric makes. A
+/// Returns the reduction over elements that a partial or a metric is part of. A
 /// metric is a sum.
 Reduction getReduction(Operation *op);
 
-/// Builds the value that changes nothing: -0.0 for a sum. Maxima and minima are
+/// Builds the identity of a reduction, -0.0 for a sum. Maxima and minima are
 /// those of unsigned integers.
 Value buildIdentity(SequenceBuilder &b, ReduceKind kind, Type type);
 

@@ -18,8 +18,8 @@
 
 namespace tandem {
 
-/// Adds the patterns that put f32 and integer arithmetic in place of the scaled
-/// dialect's operations, except scaled.encode_float and scaled.decode_float.
+/// Adds the patterns that replace the scaled dialect's operations, except
+/// scaled.encode_float and scaled.decode_float, by f32 and integer arithmetic.
 void populateScaledToArithPatterns(RewritePatternSet &patterns);
 
 } // namespace tandem

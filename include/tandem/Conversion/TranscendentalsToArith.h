@@ -18,8 +18,8 @@
 
 namespace tandem {
 
-/// Adds the patterns that put f32 and integer arithmetic in place of math.exp,
-/// math.log, math.tanh and math.erf.
+/// Adds the patterns that replace math.exp, math.log, math.tanh and math.erf by
+/// f32 and integer arithmetic.
 void populateTranscendentalsToArithPatterns(RewritePatternSet &patterns);
 
 } // namespace tandem

@@ -20,34 +20,35 @@
 
 namespace tandem {
 
-/// The sums of neighbouring lanes of a vector, half as many.
+/// Adds neighbouring lanes of a vector, which gives half as many lanes.
 Value addNeighbours(SequenceBuilder &b, Value vector);
 
 /// Adds the lanes of the concatenated vectors, neighbours first. The number of
 /// vectors is a power of two.
 Value sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors);
 
-/// Adds the lanes of a vector; those from `count` on are -0.0. A scalar is its
-/// own sum.
+/// Adds the lanes of a vector, with -0.0 in place of those from `count` on. A
+/// scalar is its own sum.
 Value sumLanes(SequenceBuilder &b, Value value, Value count);
 
-/// One sum over the blocks of a chunk: neighbours first, padded with -0.0.
-/// Partial sums of 2^k blocks lie on a stack, level k; adding a block carries
-/// like a binary counter.
+/// One sum over the blocks of a chunk, which adds neighbours first and pads
+/// with -0.0. Level k of a stack holds the sum of 2^k blocks; adding a block
+/// carries like a binary counter.
 class TreeSum {
 public:
-  /// Levels of the stack, 8 bytes each: more than the bits of any chunk size.
+  /// The number of levels of the stack, which exceeds the bits of any chunk
+  /// size. A level has 8 bytes.
   static constexpr int64_t maxLevels = 64;
 
-  /// A sum of f32 or f64, or of vectors of them lane by lane, whose stack is at
-  /// a pointer and has a level every `levelBytes` bytes.
+  /// Creates a sum of f32 or f64, or of vectors of them lane by lane. The stack
+  /// is at a pointer and has a level every `levelBytes` bytes.
   TreeSum(LaunchBuilder &launch, Value stack, Type type, int64_t levelBytes = 8)
       : launch(launch), stack(stack), type(type), levelBytes(levelBytes) {}
 
   /// Adds the sum of block number `block`; blocks come in order.
   void addBlock(SequenceBuilder &b, Value sum, Value block);
 
-  /// The sum of the first `blocks` blocks.
+  /// Returns the sum of the first `blocks` blocks.
   Value getTotal(SequenceBuilder &b, Value blocks);
 
 private:

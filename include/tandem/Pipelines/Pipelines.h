@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the pipelines from graphs to kernels and from kernels to
-// CPUs, and the parts of those to other targets.
+// CPUs, and the parts that pipelines to other targets share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,29 +44,31 @@ struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
       llvm::cl::desc("The operations that take as long as a table's lookup")};
 };
 
-/// Graph -> strategy -> one kernel -> its policy's arithmetic on planes.
+/// Builds the pipeline graph -> strategy -> one kernel -> its policy's
+/// arithmetic on planes.
 void buildKernelPipeline(OpPassManager &manager,
                          const KernelPipelineOptions &options);
 
-/// The second half of that: kernel -> its policy's arithmetic on planes. A
-/// kernel that is further along keeps what it has. The strategy is not looked
-/// at.
+/// Builds the second half of that: kernel -> its policy's arithmetic on planes.
+/// Parts of a kernel that have been lowered already stay unchanged. The option
+/// `strategy` is ignored.
 void buildLoweringPipeline(OpPassManager &manager,
                            const KernelPipelineOptions &options);
 
-/// Kernel -> exact f32 lanes -> vectors -> LLVM dialect with the launch ABI.
+/// Builds the pipeline kernel -> exact f32 lanes -> vectors -> LLVM dialect
+/// with the launch ABI.
 void buildCPUPipeline(OpPassManager &manager,
                       const CPUPipelineOptions &options);
 
 /// Registers -tandem-to-kernel and -tandem-to-cpu.
 void registerPipelines();
 
-/// Adds passes that remove what is computed twice or not at all in operations
-/// of one name. Both are exact: no fold that changes a bit exists without a
-/// fast-math flag, and the former drops those.
+/// Adds the passes that remove repeated and unused computations from operations
+/// of one name. Both are exact: folds change bits only if a fast-math flag
+/// allows it, and -tandem-form-kernel drops these flags.
 void addCleanup(OpPassManager &manager, StringRef operation);
 
-/// Adds upstream's conversions, which lower the function that a kernel has
+/// Adds the upstream conversions that lower the function which a kernel has
 /// become.
 void addLLVMLowering(OpPassManager &manager);
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the errors that the C API tells of: their kind, the parts
+// This file declares the errors that the C API reports: their kind, the parts
 // of their message, and the place of the first diagnostic.
 //
 //===----------------------------------------------------------------------===//
@@ -29,10 +29,10 @@ struct Named {
   llvm::StringRef name;
 };
 
-/// Appends the name to a diagnostic, which remembers what it is of.
+/// Appends the name to a diagnostic, which also keeps its kind.
 mlir::Diagnostic &operator<<(mlir::Diagnostic &diagnostic, const Named &thing);
 
-/// An error of the compiler. Other errors than these have no fields.
+/// An error of the compiler. Only these errors have fields.
 class CompilerError : public llvm::ErrorInfo<CompilerError> {
 public:
   static char ID;
@@ -46,7 +46,8 @@ public:
 
   explicit CompilerError(TandemErrorKind kind) : kind(kind) {}
 
-  /// Any error as one with fields; one without becomes plain text of a kind.
+  /// Converts any error to one with fields. One without becomes plain text of a
+  /// kind.
   static CompilerError from(llvm::Error error,
                             TandemErrorKind kind = TandemErrorInternal);
 
@@ -57,9 +58,9 @@ public:
   /// Appends to the last part if both are plain text.
   void addText(const llvm::Twine &text);
   void add(const Named &thing);
-  /// Appends the message of a diagnostic, after its place if the message is to
-  /// have it. The first one gives the error its place and operation, and, if
-  /// the first thing that it names is a strategy, storage or target, its kind.
+  /// Appends the message of a diagnostic, after its place if `withPlace`. The
+  /// first one gives the error its place and operation, and, if the first thing
+  /// that it names is a strategy, storage or target, its kind.
   void add(mlir::Diagnostic &diagnostic, bool withPlace);
 
   TandemErrorKind kind;
@@ -98,7 +99,7 @@ private:
   std::unique_ptr<CompilerError> error;
 };
 
-/// The runtime's last error (tdm_last_error).
+/// Returns the runtime's last error (tdm_last_error).
 llvm::Error takeRuntimeError(TandemErrorKind kind);
 
 } // namespace tandem

@@ -23,7 +23,7 @@ namespace tandem {
 enum class Specials {
   /// All ones in the exponent: infinity, and NaN.
   ieee,
-  /// All ones but the sign: NaN. There is no infinity (f8E4M3FN).
+  /// All ones except for the sign: NaN. There is no infinity (f8E4M3FN).
   nan,
   /// The code of -0: NaN. There is no infinity.
   negative_zero,
@@ -33,11 +33,11 @@ enum class Specials {
 /// The way a real number is rounded to a number of a format.
 enum class RoundingMode { nearest, stochastic, toward_zero, dither };
 
-/// The name of a rounding mode in the IR, and the mode of a name.
+/// Return the name of a rounding mode in the IR, and the mode of a name.
 StringRef stringifyRoundingMode(RoundingMode rounding);
 std::optional<RoundingMode> symbolizeRoundingMode(StringRef name);
 
-/// Whether 16 bits for each element decide which way it is rounded.
+/// Returns whether 16 bits for each element decide which way it is rounded.
 inline bool drawsBits(RoundingMode rounding) {
   return rounding == RoundingMode::stochastic ||
          rounding == RoundingMode::dither;
@@ -51,36 +51,36 @@ struct FloatFormat {
   int bias;
   Specials specials;
 
-  /// The format of a float type.
+  /// Returns the format of a float type.
   static FloatFormat get(Type type);
 
   unsigned width() const { return 1 + exponentBits + mantissaBits; }
-  /// Significand bits, the implicit one included.
+  /// Returns the number of significand bits, the implicit one included.
   unsigned precision() const { return mantissaBits + 1; }
-  /// Smallest exponent of a normal number.
+  /// Returns the smallest exponent of a normal number.
   int minExponent() const { return 1 - bias; }
   uint64_t signMask() const { return uint64_t(1) << (width() - 1); }
   uint64_t magnitudeMask() const { return signMask() - 1; }
   bool hasInfinity() const { return specials == Specials::ieee; }
-  /// Bits of +infinity (formats that have it).
+  /// Returns the bits of +infinity (formats that have it).
   uint64_t infinity() const {
     return ((uint64_t(1) << exponentBits) - 1) << mantissaBits;
   }
-  /// Bits of the largest finite number.
+  /// Returns the bits of the largest finite number.
   uint64_t maxFinite() const {
     return hasInfinity()               ? infinity() - 1
            : specials == Specials::nan ? magnitudeMask() - 1
                                        : magnitudeMask();
   }
-  /// The one NaN that stores write (formats that have one).
+  /// Returns the one NaN that stores write (formats that have one).
   uint64_t canonicalNaN() const {
     return specials == Specials::negative_zero ? signMask() : magnitudeMask();
   }
-  /// The number of a finite code without sign, exactly.
+  /// Returns the number of a finite code without sign, exactly.
   double decode(uint64_t magnitude) const;
 };
 
-/// The integer type as wide as a float type, in the shape of `type`.
+/// Returns the integer type as wide as a float type, in the shape of `type`.
 Type getBitsType(Type type);
 
 } // namespace tandem

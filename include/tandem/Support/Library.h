@@ -28,11 +28,11 @@ struct LibraryFile {
   llvm::StringRef text;
 };
 
-/// Returns the .mlir files of lib/Graphs (optimizers) and lib/Strategies
+/// Return the .mlir files of lib/Graphs (optimizers) and lib/Strategies
 /// (storages of the tensors that they update), named without their suffix.
 llvm::ArrayRef<LibraryFile> getBuiltinGraphs();
 llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
-/// Returns the files of lib/Layers (layers with their backward passes) and
+/// Return the files of lib/Layers (layers with their backward passes) and
 /// lib/Recipes (storages for what is kept between the passes).
 llvm::ArrayRef<LibraryFile> getBuiltinLayers();
 llvm::ArrayRef<LibraryFile> getBuiltinRecipes();
@@ -43,13 +43,13 @@ struct LibraryText {
   std::string text;
 };
 
-/// The text of `<directory>/<name>.mlir` in the first directory that has it,
-/// else of the built-in file of that name.
+/// Returns the text of `<directory>/<name>.mlir` in the first directory that
+/// has it, otherwise that of the built-in file of that name.
 std::optional<LibraryText>
 findInLibrary(llvm::StringRef name, llvm::ArrayRef<std::string> directories,
               llvm::ArrayRef<LibraryFile> builtin);
 
-/// The names of all built-in files, for diagnostics: "a, b, c".
+/// Returns the names of all built-in files, for diagnostics: "a, b, c".
 std::string listNames(llvm::ArrayRef<LibraryFile> files);
 
 } // namespace tandem

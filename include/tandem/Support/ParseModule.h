@@ -26,18 +26,18 @@ struct MalformedText {
   StringRef expected;
 };
 
-/// Finds the first of what crashes MLIR's parser in a text, as far as it shows
-/// without types: brackets nested so deeply, and affine expressions so long,
-/// that its calls fill the stack, lists that are none for linalg.reduce,
+/// Finds the first place in a text that crashes MLIR's parser, as far as it
+/// shows without types: brackets nested so deeply, or affine expressions so
+/// long, that recursion overflows the stack; malformed lists of linalg.reduce,
 /// linalg.broadcast and linalg.transpose, such as `[1 0]` (the parser follows a
-/// null pointer after its error), iterators of linalg.generic that are not
-/// strings, and operands of linalg.reduce, linalg.map and vector.shuffle that
-/// are not tensors or vectors (it takes each for what it expects).
+/// null pointer after its error); iterators of linalg.generic that are not
+/// strings; and operands of linalg.reduce, linalg.map and vector.shuffle that
+/// are not tensors or vectors (the parser casts them unchecked).
 std::optional<MalformedText> findMalformedText(StringRef text);
 
 /// Parses a module as mlir::parseSourceString does, except that malformed text
-/// is an error rather than a crash. Diagnostics are the context's; null after
-/// one.
+/// is an error rather than a crash. Diagnostics go to the context; the result
+/// is null after one.
 OwningOpRef<ModuleOp> parseModule(StringRef text, MLIRContext *context,
                                   StringRef name);
 

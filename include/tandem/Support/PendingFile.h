@@ -1,4 +1,4 @@
-//===- PendingFile.h - Files that appear whole ------------------*- C++ -*-===//
+//===- PendingFile.h - Files that are written atomically --------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares files that appear under their names when they are whole.
+// This file declares files that appear under their names when they are
+// complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,13 +26,13 @@ class raw_ostream;
 
 namespace tandem {
 
-/// The file that a path is a symbolic link to, in any number of steps, or the
-/// path itself. What is written under a link's name is to replace that file,
-/// and not the link.
+/// Returns the file that a path is a symbolic link to, in any number of steps,
+/// or the path itself. Writing under a link's name is to replace that file, and
+/// not the link.
 std::string followLinks(llvm::StringRef path);
 
 /// A file that has its name only after commit(), and is removed without it. A
-/// process that is killed leaves what was there, and perhaps a file
+/// process that is killed leaves the previous file, and perhaps a file
 /// `.tandem-*.tmp` next to it, which nothing reads.
 class PendingFile {
 public:
@@ -41,12 +42,11 @@ public:
         temporary(std::exchange(other.temporary, {})) {}
   ~PendingFile() { discard(); }
 
-  /// Fills the temporary file, which is next to the final one. What the
-  /// system refuses comes back as an ECError, other errors are those of
-  /// `print`.
+  /// Fills the temporary file, which is next to the final one. A failure of the
+  /// system is returned as an ECError; other errors are those of `print`.
   llvm::Error write(llvm::function_ref<llvm::Error(llvm::raw_ostream &)> print);
 
-  /// Gives the file its name; another one of that name is replaced at once.
+  /// Gives the file its name and atomically replaces another one of that name.
   llvm::Error commit();
 
 private:
@@ -57,7 +57,7 @@ private:
   std::string temporary;
 };
 
-/// Writes these bytes into a file that appears whole or not at all.
+/// Writes these bytes into a file that appears complete or not at all.
 llvm::Error writeWholeFile(llvm::StringRef path, llvm::StringRef bytes);
 
 } // namespace tandem

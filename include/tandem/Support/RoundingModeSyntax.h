@@ -1,4 +1,4 @@
-//===- RoundingModeSyntax.h - How rounding modes are written ----*- C++ -*-===//
+//===- RoundingModeSyntax.h - Syntax of rounding modes ----------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

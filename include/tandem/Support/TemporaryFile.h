@@ -20,7 +20,7 @@
 
 namespace tandem {
 
-/// A file that goes with this object.
+/// A file that is deleted with this object.
 class TemporaryFile {
 public:
   /// Makes an empty file whose name ends in `.suffix`.

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how Tandem's tools call the main functions of MLIR's.
+// This file declares how Tandem's tools call the main functions of MLIR's
+// tools.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +20,8 @@
 namespace tandem {
 
 /// Calls the main function of a tool with an option `-o FILE`, and returns the
-/// exit status. The file appears whole or not at all: where the tool fails,
-/// what was there stays, also if it is the tool's input. (MLIR's own main
+/// exit status. The file appears complete or not at all: if the tool fails, the
+/// previous file stays, even if it is the tool's input. (MLIR's own main
 /// functions empty the file first and delete it after a failure.)
 int runTool(
     int argc, char **argv,

@@ -1,4 +1,4 @@
-//===- ToolVersion.h - What --version prints --------------------*- C++ -*-===//
+//===- ToolVersion.h - The version that tools print -------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,7 +20,7 @@
 
 namespace tandem {
 
-/// Has `--version` print Tandem's version, and LLVM's.
+/// Makes `--version` print the versions of Tandem and LLVM.
 inline void setToolVersion() {
   llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << "tandem " << tandemGetVersion() << ", LLVM " << LLVM_VERSION_STRING

@@ -56,21 +56,22 @@ enum class DType : uint8_t {
   F64,
 };
 
-/// Every type, narrow ones first.
+/// Returns every type, narrow ones first.
 llvm::ArrayRef<DType> getAllDTypes();
 
-/// The name that Tandem uses: bf16, f8E4M3FN, u8, bool.
+/// Returns the name that Tandem uses: bf16, f8E4M3FN, u8, bool.
 llvm::StringRef getName(DType type);
 std::optional<DType> parseDType(llvm::StringRef name);
 
-/// Bytes per element.
+/// Returns the number of bytes per element.
 int64_t getSize(DType type);
 
-/// The bytes of an array, or nothing where a dimension is negative or the
-/// dimensions other than zero multiply to more than an int64_t holds.
+/// Returns the number of bytes of an array, or none if a dimension is negative
+/// or the nonzero dimensions multiply to more than an int64_t holds.
 std::optional<int64_t> countBytes(DType type, llvm::ArrayRef<int64_t> shape);
 
-/// Memory that vector instructions and device copies may take as it is.
+/// Allocates memory with the alignment that vector instructions and device
+/// copies need.
 template <typename T>
 struct AlignedAllocator {
   using value_type = T;
@@ -103,7 +104,7 @@ struct Array {
   llvm::SmallVector<int64_t> shape;
   AlignedBytes bytes;
 
-  /// An array of zeros, or an error where the shape is impossible.
+  /// Creates an array of zeros, or returns an error if the shape is impossible.
   static llvm::Expected<Array> create(DType type,
                                       llvm::ArrayRef<int64_t> shape);
 
@@ -115,7 +116,7 @@ struct Array {
   /// nothing and returns false.
   bool reinterpret(DType newType);
 
-  /// The elements as a C++ type of the same width.
+  /// Returns the elements as a C++ type of the same width.
   template <typename T>
   llvm::ArrayRef<T> values() const {
     assert(sizeof(T) == size_t(getElementSize()) && "wrong width");
@@ -147,14 +148,14 @@ llvm::Expected<ArrayMap> readArrays(llvm::StringRef path,
                                     ArrayMetadata *metadata = nullptr);
 
 /// Writes
-///   - `*.safetensors`: everything;
-///   - `*.npy`: the only array, whose name is not kept;
-///   - an existing directory, or a path without extension, which is created:
-///     one .npy file per array. A .npy file in it that would not be replaced
-///     is an error, for it would be read back with the others.
-/// Each file appears whole or not at all, and none appears before all of them
-/// could be written. A directory that a killed process left with some of them
-/// is refused by readArrays.
+/// - `*.safetensors`: everything;
+/// - `*.npy`: the only array, whose name is not kept;
+/// - an existing directory, or a path without extension, which is created:
+/// one .npy file per array. A .npy file in it that would not be replaced
+/// is an error, because it would be read back with the others.
+/// Each file appears complete or not at all, and none appears before all of
+/// them could be written. A directory that a killed process left with some of
+/// them is refused by readArrays.
 llvm::Error writeArrays(llvm::StringRef path, const ArrayMap &arrays,
                         const ArrayMetadata &metadata = {});
 
@@ -162,7 +163,8 @@ llvm::Error writeArrays(llvm::StringRef path, const ArrayMap &arrays,
 // Formats
 //===----------------------------------------------------------------------===//
 
-/// "'file': array 'array': problem; remedy"; an empty array name is left out.
+/// Returns the error "'file': array 'array': problem; remedy", without an array
+/// name that is empty.
 llvm::Error makeArrayError(llvm::StringRef file, llvm::StringRef array,
                            const llvm::Twine &problem,
                            const llvm::Twine &remedy);
@@ -172,14 +174,14 @@ llvm::Error makeArrayError(llvm::StringRef file, llvm::StringRef array,
 llvm::Error checkArray(llvm::StringRef file, llvm::StringRef name,
                        const Array &array);
 
-/// The formats in memory. `file` is for messages only.
+/// Parse the formats in memory. `file` is for messages only.
 llvm::Expected<Array> parseNpy(llvm::StringRef bytes, llvm::StringRef file,
                                llvm::StringRef name);
 llvm::Expected<ArrayMap> parseSafetensors(llvm::StringRef bytes,
                                           llvm::StringRef file,
                                           ArrayMetadata *metadata = nullptr);
 
-/// `array` must have passed checkArray.
+/// Print the formats to a stream. `array` must have passed checkArray.
 void printNpy(llvm::raw_ostream &os, const Array &array);
 llvm::Error printSafetensors(llvm::raw_ostream &os, llvm::StringRef file,
                              const ArrayMap &arrays,

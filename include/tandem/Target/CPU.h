@@ -34,41 +34,42 @@ private:
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
-/// Instruction sets that `isa` may name besides "native".
+/// Returns the instruction sets that `isa` may name besides "native".
 std::string listISAs();
 
-/// Adds the passes that bring kernels to functions in the LLVM dialect for an
-/// instruction set, of `width` elements a step; 0 chooses.
+/// Adds the passes that lower kernels to functions in the LLVM dialect for an
+/// instruction set, with `width` elements computed at once; 0 lets the target
+/// choose.
 void buildCPUPipeline(OpPassManager &manager, ModuleOp kernels,
                       llvm::StringRef isa, int64_t width);
 
-/// Registers the target "cpu", whose code stays in this process, and that of
+/// Registers the target "cpu", whose code stays in this process, and those of
 /// the instruction sets of `isPortableISA`.
 void registerCPUTargets();
 
-/// Runs these passes.
+/// Runs the passes of buildCPUPipeline.
 LogicalResult lowerForCPU(ModuleOp kernels, llvm::StringRef isa, int64_t width);
 
 /// Compiles a module in the LLVM dialect for this process, for an instruction
-/// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4"
-/// (AVX-512). The same bits result from each.
+/// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512).
+/// All of them give the same bits.
 llvm::Expected<std::unique_ptr<CPUCode>> compileForCPU(ModuleOp module,
                                                        llvm::StringRef isa);
 
-/// The LLVM IR that the same code is selected from.
+/// Returns the LLVM IR that the same code is selected from.
 llvm::Expected<std::string> emitLLVMIR(ModuleOp module, llvm::StringRef isa);
 
-/// The assembly of the same code.
+/// Returns the assembly of the same code.
 llvm::Expected<std::string> emitAssembly(ModuleOp module, llvm::StringRef isa);
 
-/// Whether shared libraries can be made for an instruction set. One that only
-/// this machine may have is not among them.
+/// Returns whether shared libraries can be made for an instruction set. This
+/// excludes one that only this machine may have.
 bool isPortableISA(llvm::StringRef isa);
 
-/// Instruction sets of `isPortableISA`, for diagnostics.
+/// Returns the instruction sets of `isPortableISA`, for diagnostics.
 std::string listPortableISAs();
 
-/// The same code as an ELF shared library.
+/// Returns the same code as an ELF shared library.
 llvm::Expected<std::string> emitSharedLibrary(ModuleOp module,
                                               llvm::StringRef isa);
 

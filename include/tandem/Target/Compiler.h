@@ -28,7 +28,7 @@ struct CompileOptions {
   /// MLIR text of one graph, or of one kernel at any stage before
   /// -tandem-widen.
   std::string graph;
-  /// The graph's name where the text has several, such as a layer's two passes.
+  /// The graph's name if the text has several, such as a layer's two passes.
   std::string function;
   /// A strategy's name for a graph, empty for a kernel, which has its storages.
   std::string strategy;
@@ -40,7 +40,7 @@ struct CompileOptions {
   std::string target = "cpu";
   /// The instruction set of code for this process.
   std::string isa = "native";
-  /// Elements per step; 0 chooses.
+  /// The number of elements computed at once; 0 lets the target choose.
   int64_t width = 0;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics = false;
@@ -50,9 +50,9 @@ struct CompileOptions {
   /// A rule of a strategy: how tensors of a kind are stored.
   struct Rule {
     RoleKind kind;
-    /// The only tensor that it is for; empty for all of the kind.
+    /// The only tensor that it applies to; empty for all of the kind.
     std::string name;
-    /// "#tandem.float<bf16>".
+    /// The storage as MLIR spells it: "#tandem.float<bf16>".
     std::string storage;
   };
   /// The rules of `strategy`, in their order, if no file has it.
@@ -76,7 +76,8 @@ struct CompiledKernel {
   /// The functions of the launches before the main one, which is `entry`, and
   /// of the epilogues after it.
   std::vector<void *> reductionEntries, epilogues;
-  /// Elements per step that were asked for; 0 lets each target choose.
+  /// The requested number of elements computed at once; 0 lets each target
+  /// choose.
   int64_t width = 0;
   /// The target that the options name.
   std::string target;
@@ -86,11 +87,12 @@ struct CompiledKernel {
   std::string isa;
 };
 
-/// Refuses what no registered target is called.
+/// Returns an error unless a registered target has this name.
 llvm::Error checkTarget(llvm::StringRef target);
 
 /// Compiles the one graph or kernel of `options.graph`. Safe to call from
-/// several threads; calls take turns. Diagnostics become the error's message.
+/// several threads; calls run one by one. Diagnostics become the error's
+/// message.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
 
@@ -103,7 +105,7 @@ struct KernelTensor {
   bool isSecondMoment;
 };
 
-/// The tensors of a kernel, in the order of their planes.
+/// Returns the tensors of a kernel, in the order of their planes.
 llvm::Expected<std::vector<KernelTensor>>
 getTensors(const CompiledKernel &kernel);
 
@@ -112,12 +114,13 @@ getTensors(const CompiledKernel &kernel);
 llvm::Expected<Image> compileImage(const CompiledKernel &kernel,
                                    llvm::StringRef target);
 
-/// The LLVM IR that the kernel's code for an instruction set such as "x86-64"
-/// is selected from.
+/// Returns the LLVM IR that the kernel's code for an instruction set such as
+/// "x86-64" is selected from.
 llvm::Expected<std::string> emitLLVMIR(const CompiledKernel &kernel,
                                        llvm::StringRef isa);
 
-/// A graph's text: a built-in name, a path that ends in .mlir, or MLIR text.
+/// Returns a graph's text for a built-in name, a path that ends in .mlir, or
+/// MLIR text.
 llvm::Expected<std::string> loadGraph(StringRef graph);
 
 } // namespace tandem

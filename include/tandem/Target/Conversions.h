@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the kernels that no graph is compiled to: conversions of
-// stored values, sums of codes, checks of gradients. Storages are given as MLIR
-// spells them, "#tandem.float<bf16>".
+// This file declares the compilation of kernels that have no graph: conversions
+// of stored values, sums of codes, checks of gradients. Storages are given as
+// MLIR spells them, "#tandem.float<bf16>".
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,13 +25,13 @@ struct ConversionOptions {
   std::string source, target;
   /// Whether the value is added, in f32, to the one that the target has.
   bool adds = false;
-  /// Whether targets are new. Then a scale that would be given is made from the
-  /// values, and a history begins with them.
+  /// Whether targets are new. If so, scales that would be given are computed
+  /// from the values, and histories begin with them.
   bool isFresh = true;
   /// Whether tensors are matrices, whose groups begin anew in each row.
   bool isMatrix = false;
-  /// Whether targets are second moments, in which nothing positive becomes
-  /// zero.
+  /// Whether targets are second moments, in which a positive value must not
+  /// become zero.
   bool hasFloor = false;
   /// "cpu" or an NVIDIA chip such as "sm_90".
   std::string chip = "cpu";
@@ -39,25 +39,25 @@ struct ConversionOptions {
 
 /// A compiled conversion of tensors.
 struct CompiledConversion {
-  /// Takes the target's planes and then the source's. It takes matrices as flat
-  /// tensors where all elements are alike, whatever was asked for. Null where
-  /// planes are copied bit for bit, each to the target's plane of the same
-  /// number.
+  /// The kernel, which takes the target's planes and then the source's. It
+  /// takes matrices as flat tensors if all elements are alike, even if
+  /// `isMatrix`. It is null if planes are copied bit for bit, each to the
+  /// target's plane of the same number.
   std::unique_ptr<CompiledKernel> kernel;
   /// The numbers of planes of the target and of the source, from the first one,
   /// that the kernel takes. The target's other planes become zero, as do those
   /// of a copy that the source has no plane for.
   unsigned numWritten = 0, numRead = 0;
-  /// The number of times that the kernel runs. If that is more than once,
-  /// persistent planes are zero before: the first run only finds how large a
-  /// scale has to be.
+  /// The number of times that the kernel runs. If it runs more than once,
+  /// persistent planes must be zero before: the first run only finds how large
+  /// a scale has to be.
   unsigned numLaunches = 1;
 };
 
-/// Compiles a conversion. The target is rounded to nearest, whatever it says:
-/// no step is there whose number random bits follow from. Sums of planes carry
-/// over exactly as far as the target has planes; otherwise the value is the
-/// f32 that docs/Numerics.md decodes.
+/// Compiles a conversion. It rounds to nearest, also if the target's storage
+/// rounds otherwise, because there is no step whose number random bits could
+/// depend on. Sums of planes carry over exactly as far as the target has
+/// planes; otherwise the value is the f32 that docs/Numerics.md decodes.
 llvm::Expected<CompiledConversion>
 compileConversion(const ConversionOptions &options);
 
@@ -69,12 +69,12 @@ llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileSum(llvm::ArrayRef<std::string> sources, llvm::StringRef target,
            llvm::StringRef chip);
 
-/// The planes of a kernel's gradients that can hold NaN or infinity: floats
-/// with an entry for each element.
+/// Returns the planes of a kernel's gradients that can hold NaN or infinity,
+/// which are planes of floats with an entry for each element.
 std::vector<unsigned> getCheckedPlanes(const tdm_kernel_info &info);
 
-/// Compiles a kernel for the same target that takes these planes of another
-/// one's flat tensors, and only raises the flag of a gradient that is not
+/// Compiles a kernel for the same target that takes these planes of the flat
+/// tensors of `kernel`, and only raises the flag of a gradient that is not
 /// finite.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileFiniteCheck(const CompiledKernel &kernel);

@@ -22,7 +22,7 @@
 
 namespace tandem {
 
-/// Texts that descriptions point to. A text stays where it is.
+/// The texts that descriptions point to. They keep their addresses.
 class DescriptionTexts {
 public:
   const char *add(const llvm::Twine &text) {
@@ -33,7 +33,7 @@ private:
   std::deque<std::string> texts;
 };
 
-/// The dialect's name for a role of the runtime.
+/// Returns the dialect's kind of a role of the runtime.
 RoleKind getRoleKind(tdm_role kind);
 
 /// Describes a plane of a tensor called `role`.
@@ -43,11 +43,12 @@ tdm_plane_desc describePlane(const Plane &plane, llvm::StringRef role,
 /// The description of a kernel that is being compiled, and what it points to.
 class KernelDescription {
 public:
-  /// Describes all but the code of a kernel that is not split into phases yet.
+  /// Describes everything except the code of a kernel that is not split into
+  /// phases yet.
   KernelDescription(KernelOp kernel, llvm::StringRef strategy);
   KernelDescription(const KernelDescription &) = delete;
 
-  /// Adds the launches that -tandem-split-phases has made of the kernel.
+  /// Adds the launches that -tandem-split-phases has made from the kernel.
   void addLaunches(StepOp step);
   /// Adds the kernel as MLIR text.
   void setIR(const llvm::Twine &text) { info.ir = texts.add(text); }
@@ -112,7 +113,7 @@ inline bool isRead(const tdm_plane_desc &plane) {
 inline bool isWritten(const tdm_plane_desc &plane) {
   return plane.access & TDM_ACCESS_WRITE;
 }
-/// Whether each element has an entry of its own.
+/// Returns whether each element has its own entry.
 inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
   return tdm_plane_elements_per_entry(&plane) == 1;
 }
@@ -121,14 +122,15 @@ inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
 /// row", "each 128x128".
 std::string getSharingText(const tdm_plane_desc &plane);
 
-/// The bits of a plane for each element of a large tensor; 0 for what rows,
-/// columns and tensors share.
+/// Returns the bits of a plane for each element of a large tensor, or 0 for
+/// entries that rows, columns and tensors share.
 double getBitsPerElement(const tdm_plane_desc &plane);
 
-/// The bytes of weight, gradient and states per parameter.
+/// Returns the bytes of weight, gradient and states per parameter.
 double getBytesPerParameter(const tdm_kernel_info &info);
 
-/// "adamw under bf16"; the name only for a kernel with storages of its own.
+/// Returns "adamw under bf16", or only the name for a kernel with its own
+/// storages.
 std::string getTitle(const tdm_kernel_info &info);
 
 } // namespace tandem

@@ -23,7 +23,7 @@
 
 namespace tandem {
 
-/// Options under which no floating-point operation is fused.
+/// Returns options under which no floating-point operation is fused.
 llvm::TargetOptions getStrictTargetOptions();
 
 /// Translates to LLVM IR for a target machine and cleans it up. The passes that

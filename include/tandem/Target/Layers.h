@@ -29,7 +29,7 @@ struct SessionModule;
 /// An input that is not a plain tensor, and how it is stored.
 struct StoredInput {
   std::string name;
-  /// "#tandem.float<bf16>".
+  /// The storage as MLIR spells it: "#tandem.float<bf16>".
   std::string storage;
 };
 
@@ -40,14 +40,15 @@ struct LayerOptions {
   /// built-in ones. The layer's module may define it, too.
   std::string recipe;
   std::vector<std::string> path;
-  /// The formats of inputs and outputs with an entry for each element, and of
-  /// those with one for each column, such as weights; if empty, the same. Those
-  /// with an entry for each row are f32.
+  /// The formats of inputs and outputs: `elements` of those with an entry for
+  /// each element, `columns` of those with one for each column, such as
+  /// weights; if empty, it is the same. Those with an entry for each row are
+  /// f32.
   std::string elements = "f32", columns;
   /// The inputs that come from other layers in a storage.
   std::vector<StoredInput> stored;
   /// Whether the forward pass also saves the outputs that go to linear layers,
-  /// as these would keep them. Without such outputs it means nothing.
+  /// as these would keep them. It has no effect without such outputs.
   bool keepsOutputs = false;
   /// "cpu" or an NVIDIA chip such as "sm_90".
   std::string target = "cpu";
@@ -64,12 +65,12 @@ struct LayerPassOptions {
   LayerPass pass = LayerPass::forward;
   /// The inputs of this pass that come from other layers, such as gradients.
   std::vector<StoredInput> stored;
-  /// Whether all outputs are plain tensors, even where the recipe stores them
-  /// by where they go.
+  /// Whether all outputs are plain tensors, even if the recipe stores them by
+  /// their destination.
   bool hasPlainOutputs = false;
 };
 
-/// A function of a layer: a name and, in their order, outputs.
+/// A function of a layer: its name and its outputs, in order.
 struct LayerFunction {
   struct Output {
     std::string name;
@@ -82,8 +83,8 @@ struct LayerFunction {
   std::vector<Output> outputs;
 };
 
-/// A layer under a recipe, whose passes are compiled when they are asked for.
-/// Safe to use from several threads; calls take turns.
+/// A layer under a recipe, whose passes are compiled on request. Safe to use
+/// from several threads; calls run one by one.
 class Layer {
 public:
   /// Reads the layer and its recipe.
@@ -91,16 +92,16 @@ public:
   create(const LayerOptions &options);
   ~Layer();
 
-  /// The function of a pass. Null if the layer has none that computes its
-  /// outputs again.
+  /// Returns the function of a pass, or null if the layer has none that
+  /// recomputes its outputs.
   const LayerFunction *getFunction(LayerPass pass) const;
 
-  /// Whether the recipe stores outputs by where they go: it begins with rules
-  /// for outputs that name a consumer or a flow.
+  /// Returns whether the recipe stores outputs by their destination: it begins
+  /// with rules for outputs that name a consumer or a flow.
   bool storesByFlow() const { return byFlow; }
 
-  /// Compiles a pass. What the forward pass saves is read by the others under
-  /// the same names, which may be those of its inputs and outputs.
+  /// Compiles a pass. The others read what the forward pass saves under the
+  /// same names, which may be those of its inputs and outputs.
   llvm::Expected<std::unique_ptr<CompiledKernel>>
   compile(const LayerPassOptions &wanted) const;
 
@@ -127,7 +128,7 @@ private:
   bool byFlow = false;
 };
 
-/// Refuses a recipe that is neither built in nor in a file on the path.
+/// Returns an error if a recipe is neither built in nor in a file on the path.
 llvm::Error checkRecipe(StringRef recipe, ArrayRef<std::string> path);
 
 } // namespace tandem

@@ -26,22 +26,22 @@ struct PackageEntry {
   const CompiledKernel *kernel;
 };
 
-/// The bytes of a package of some kernels, with an image of each for every
-/// target: an instruction set ("x86-64-v3"), a chip ("sm_90", as PTX), or a
-/// chip's machine code ("cubin:sm_90", by ptxas; "cubin-O0:sm_90" by it without
-/// optimization). No target stands for
-/// x86-64, x86-64-v3 and x86-64-v4, and the chips that kernels were compiled
-/// for.
+/// Returns the bytes of a package of kernels, with an image of each for every
+/// target. A target is an instruction set ("x86-64-v3"), a chip ("sm_90", as
+/// PTX), or a chip's machine code ("cubin:sm_90", by ptxas; "cubin-O0:sm_90"
+/// without optimization). Without targets the package has images for x86-64,
+/// x86-64-v3, x86-64-v4 and the chips that the kernels were compiled for.
 llvm::Expected<std::string> writePackage(ArrayRef<PackageEntry> entries,
                                          ArrayRef<std::string> targets);
 
-/// The same in a file, which is there completely or not at all.
+/// Writes the same to a file, which appears completely or not at all.
 llvm::Error savePackage(ArrayRef<PackageEntry> entries,
                         ArrayRef<std::string> targets, StringRef path);
 
-/// Opens a kernel of a package, the only one if `name` is empty. For target
-/// "cpu", `isa` is the instruction set of its code, "native" the best one that
-/// the package has for this machine; for another one the kernel has its image.
+/// Opens the kernel `name` of a package, or its only kernel if `name` is empty.
+/// For the target "cpu", `isa` is the instruction set of the code, and "native"
+/// the best one that the package has for this machine. For another target the
+/// kernel has its image.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 loadKernel(StringRef path, StringRef name = "", StringRef target = "cpu",
            StringRef isa = "native");

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how compiled kernels meet the runtime, and runs of a graph
-// on the arrays of a file.
+// This file declares the creation of runtime kernels from compiled ones, and
+// runs of a graph on the arrays of files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,14 +21,14 @@
 
 namespace tandem {
 
-/// The runtime's handle of a kernel on a device, the CPU if it is null. The
-/// caller destroys it, before the kernel.
+/// Creates the runtime's kernel on a device, or on the CPU if `device` is null.
+/// The caller destroys it before `kernel`.
 llvm::Expected<tdm_kernel *>
 createRuntimeKernel(const CompiledKernel &kernel,
                     const tdm_device *device = nullptr);
 
-/// "adamw under collage-plus (component bf16), 12 bytes a parameter", then one
-/// line per array and scalar.
+/// Prints "adamw under collage-plus (component bf16), 12 bytes a parameter",
+/// then one line per array and scalar.
 void printSignature(const tdm_kernel_info &info, llvm::raw_ostream &os);
 
 struct RunOptions {
@@ -41,14 +41,15 @@ struct RunOptions {
   /// Hyperparameters by name.
   std::map<std::string, double> hypers;
   int64_t steps = 1, seed = 0;
-  /// The number of the first step; without it, the step after the one that the
-  /// files of the states name, else 1.
+  /// The number of the first step. Without it, runs begin after the step that
+  /// the files of the states name, or with step 1.
   std::optional<int64_t> firstStep;
   /// The tensor's random-number key, and its first element's index in the
   /// unsharded tensor.
   int64_t key = 0, first = 0;
   int32_t threads = 0;
-  /// Whether state planes that no input has begin as the param's value.
+  /// Whether state planes that no input has are initialized with the param's
+  /// value.
   bool initialize = false;
 };
 

@@ -1,4 +1,4 @@
-//===- Storages.h - What a host can know of a storage -----------*- C++ -*-===//
+//===- Storages.h - Descriptions of storages --------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares descriptions of storages for hosts, which pass storages
-// around as text, "#tandem.float<bf16>", and do not take it apart.
+// This file declares descriptions of storages for hosts, for which a storage is
+// an opaque text such as "#tandem.float<bf16>".
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,20 +27,20 @@ struct StorageDescription {
   std::vector<tdm_plane_desc> planes;
   DescriptionTexts texts;
   /// Whether elements are codes and not numbers that a framework computes with:
-  /// they have no plane that shows their values, or fewer than 16 bits.
+  /// no plane shows their values, or the one that does has fewer than 16 bits.
   bool isCoded = false;
   /// Whether it is one plane of floats.
   bool isPlain = false;
-  /// Whether a kernel under the f32 policy can have it.
+  /// Whether a kernel under the f32 policy can use it.
   bool hasF32Value = false;
-  /// Whether codes are those of #scaled.dynamic, and their sign.
+  /// The signedness of codes of #scaled.dynamic.
   std::optional<scaled::Signedness> dynamicCode;
-  /// The consecutive elements that share a scale, if all there is are codes
-  /// without a range and an f32 scale made from the largest magnitude of each
-  /// group; otherwise 0.
+  /// The number of consecutive elements that share a scale if the storage has
+  /// only codes without a range and an f32 scale made from the largest
+  /// magnitude of each group; otherwise 0.
   int64_t plainGroup = 0;
-  /// The same codes under f32 scales that are given, where its own are f32,
-  /// bf16 or f16; empty if it has none.
+  /// The same codes under f32 scales that are given, if its own are f32, bf16
+  /// or f16 and it has no transposed copy; otherwise empty.
   std::string withGivenScales;
   /// The same storage without the planes that only the next store reads.
   std::string withoutHistory;
@@ -48,24 +48,25 @@ struct StorageDescription {
   std::string withoutTranspose;
 };
 
-/// Reads a storage.
+/// Parses and describes a storage.
 llvm::Expected<StorageDescription> describeStorage(llvm::StringRef text);
 
-/// One plane of floats: #tandem.float<format>.
+/// Describes one plane of floats: #tandem.float<format>.
 llvm::Expected<StorageDescription> describeFloats(llvm::StringRef format);
 
-/// The storage `codes` with a visible copy of its values in `format`, bf16 or
-/// f16.
+/// Describes the storage `codes` with a visible copy of its values in `format`,
+/// bf16 or f16.
 llvm::Expected<StorageDescription> describeWorking(llvm::StringRef format,
                                                    llvm::StringRef codes);
 
-/// Codes of an 8-bit float under an f32 scale for the whole tensor, with a
-/// transposed copy of the codes or without one.
+/// Describes codes of an 8-bit float under an f32 scale for the whole tensor,
+/// with a transposed copy of the codes or without one.
 llvm::Expected<StorageDescription> describeMatrixCodes(llvm::StringRef format,
                                                        bool isTransposed);
 
-/// Floats of `format` (f32, bf16 or f16) that hold only the numbers of a float
-/// with fewer bits, `number`: ExMy with x exponent and y mantissa bits, E8M3.
+/// Describes floats of `format` (f32, bf16 or f16) that hold only the numbers
+/// of a float with fewer bits, `number`: ExMy with x exponent and y mantissa
+/// bits, E8M3.
 ///
 /// \param rounding how digits that the number lacks are dropped: toward_zero,
 /// nearest or stochastic.

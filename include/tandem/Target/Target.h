@@ -1,4 +1,4 @@
-//===- Target.h - What kernels are compiled for -----------------*- C++ -*-===//
+//===- Target.h - Targets and their registry --------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -25,7 +25,7 @@
 
 namespace tandem {
 
-/// All code of a kernel for one target. A tdm_image that owns its bytes.
+/// All code of a kernel for one target, like a tdm_image that owns its bytes.
 struct Image {
   /// The format of the bytes, which drivers of the runtime know by this name,
   /// and the instruction set or chip that they run on: "x86-64-v3".
@@ -42,11 +42,12 @@ class HostCode {
 public:
   virtual ~HostCode();
 
-  /// The address of a function, which stays valid as long as this object.
+  /// Returns the address of a function, which stays valid as long as this
+  /// object.
   virtual llvm::Expected<void *> lookup(llvm::StringRef symbol) = 0;
 };
 
-/// The code that a target makes of a kernel: an image, unless it stays in this
+/// The code of a kernel for a target: an image, unless it stays in this
 /// process.
 struct TargetCode {
   Image image;
@@ -59,7 +60,7 @@ struct TargetOptions {
   std::string name;
   /// The instruction set of code that stays in this process.
   std::string isa = "native";
-  /// The elements that a step takes; 0 lets the target choose.
+  /// The number of elements computed at once; 0 lets the target choose.
   int64_t width = 0;
 };
 
@@ -69,16 +70,16 @@ class Target {
 public:
   virtual ~Target();
 
-  /// Whether kernels become images, which packages can hold.
+  /// Returns whether kernels become images, which packages can hold.
   virtual bool hasImages() const { return true; }
 
-  /// Whether `name`, such as "x86-64-v3", is one of this target's.
+  /// Returns whether `name`, such as "x86-64-v3", is one of this target's.
   virtual bool hasName(llvm::StringRef name) const = 0;
 
-  /// The names, as messages list them: "x86-64, x86-64-v2".
+  /// Returns the names, as messages list them: "x86-64, x86-64-v2".
   virtual std::string listNames() const = 0;
 
-  /// Whether an image is what `compile` makes for `name`.
+  /// Returns whether an image is one that `compile` creates for `name`.
   virtual bool isImage(llvm::StringRef name, const tdm_image &image) const {
     return name == image.target;
   }
@@ -105,7 +106,7 @@ public:
 };
 
 /// Adds a target. Any thread may call this at any time; the target is never
-/// destroyed. A name that several targets have is the first one's.
+/// destroyed. If several targets have a name, it is the first one's.
 void registerTarget(std::unique_ptr<Target> target);
 
 /// Calls `visit` with each target, in the order of their registration.
@@ -117,7 +118,7 @@ const Target *findTarget(llvm::StringRef name);
 /// Lists the names of all targets, for messages.
 std::string listTargets();
 
-/// Lists those of targets with images.
+/// Lists the names of the targets with images.
 std::string listImageTargets();
 
 } // namespace tandem

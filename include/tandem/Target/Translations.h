@@ -31,24 +31,24 @@ void registerTargetTranslations();
 /// of a kernel at any stage in the reference interpreter.
 void registerInterpretTranslation();
 
-/// The values of --strategy, --function and --strategy-path.
+/// Return the values of --strategy, --function and --strategy-path.
 std::string getStrategyOption();
 std::string getFunctionOption();
 std::vector<std::string> getStrategyPathOption();
-/// The value of --width; 0 leaves the choice to the target.
+/// Returns the value of --width; 0 leaves the choice to the target.
 int64_t getWidthOption();
 
 /// Emits an error, if there is one, as a diagnostic on the module.
 LogicalResult reportError(ModuleOp module, llvm::Error error);
 
-/// Whether a module has kernels, or the steps that they become.
+/// Returns whether a module has kernels, or the steps that they become.
 bool hasKernels(ModuleOp module);
 
-/// Brings graphs and kernels to kernels on planes. Other modules stay
+/// Lowers graphs and kernels to kernels on planes. Other modules stay
 /// unchanged.
 LogicalResult lowerToKernel(ModuleOp module);
 
-/// Brings kernels to the LLVM dialect by a target's pipeline. A module that is
+/// Lowers kernels to the LLVM dialect by a target's pipeline. A module that is
 /// in it already stays unchanged.
 LogicalResult
 lowerToTarget(ModuleOp module,

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the conversion of integer operations on vectors to what
-// an NVIDIA chip does in fewer instructions: byte permutations, and comparisons
-// that find NaNs among floats. Neither LLVM nor ptxas finds these.
+// This file implements the conversion of operations on vectors to operations
+// that take fewer instructions on an NVIDIA chip: byte permutations, and
+// conversions of two elements. Neither LLVM nor ptxas finds these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ using namespace tandem;
 // Matching
 //===----------------------------------------------------------------------===//
 
-/// The constant that all elements of a value are.
+/// Returns the constant that all elements of a value have, or no value.
 static std::optional<uint64_t> getConstant(Value value) {
   llvm::APInt constant;
   if (!matchPattern(value, m_ConstantInt(&constant)))
@@ -38,7 +38,7 @@ static std::optional<uint64_t> getConstant(Value value) {
   return constant.getZExtValue();
 }
 
-/// The value that is shifted by exactly `amount`, or null.
+/// Returns the value that is shifted by exactly `amount`, or null.
 template <typename ShiftOp>
 static Value matchShift(Value value, uint64_t amount) {
   auto shift = value.getDefiningOp<ShiftOp>();
@@ -46,7 +46,7 @@ static Value matchShift(Value value, uint64_t amount) {
                                                         : Value();
 }
 
-/// The number of words if a value is a vector of whole words, else 0.
+/// Returns the number of 32-bit words of a vector of i32, or 0 for other types.
 static int64_t countWords(Type type) {
   auto vector = dyn_cast<VectorType>(type);
   if (!vector || vector.getRank() != 1 || vector.isScalable() ||
@@ -60,9 +60,9 @@ static int64_t countWords(Type type) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Builds permutations of the bytes of words. Byte 0 to 3 are those of the
-/// first word, from the lowest, 4 to 7 those of the second; the selector's
-/// hexadecimal digits say which one each byte of the result is.
+/// Builds permutations of the bytes of two words. Bytes 0 to 3 are those of the
+/// first word, from the lowest, and 4 to 7 those of the second. Each
+/// hexadecimal digit of the selector chooses one byte of the result.
 struct Permutation {
   OpBuilder &builder;
   Location loc;
@@ -76,7 +76,7 @@ struct Permutation {
   Value extract(Value vector, int64_t lane) {
     return vector::ExtractOp::create(builder, loc, vector, lane);
   }
-  /// The words as a vector of `type`.
+  /// Returns the words as a vector of `type`.
   Value join(ArrayRef<Value> words, Type type) {
     auto wordType =
         VectorType::get({int64_t(words.size())}, builder.getI32Type());
@@ -86,25 +86,29 @@ struct Permutation {
 };
 } // namespace
 
-/// Packs the upper halves of words.
-static Value packHalves(Permutation permutation, Value words, Type type) {
+/// Packs a half of each word: the upper one if `byte` is 2, else the lower.
+static Value packHalves(Permutation permutation, Value words, Type type,
+                        uint64_t byte) {
+  uint32_t selector = 0x5410 + 0x2222 * (byte / 2);
   SmallVector<Value> packed;
   for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 2)
     packed.push_back(permutation.build(permutation.extract(words, i),
                                        permutation.extract(words, i + 1),
-                                       0x7632));
+                                       selector));
   return permutation.join(packed, type);
 }
 
-/// Packs the upper bytes of words.
-static Value packBytes(Permutation permutation, Value words, Type type) {
+/// Packs a byte of each word, counted from the lowest.
+static Value packBytes(Permutation permutation, Value words, Type type,
+                       uint64_t byte) {
+  uint32_t selector = 0x0040 + 0x0011 * byte;
   SmallVector<Value> packed;
   for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 4) {
     SmallVector<Value> pairs;
     for (int64_t pair = i; pair < i + 4; pair += 2)
       pairs.push_back(permutation.build(permutation.extract(words, pair),
                                         permutation.extract(words, pair + 1),
-                                        0x0073));
+                                        selector));
     packed.push_back(permutation.build(pairs[0], pairs[1], 0x5410));
   }
   return permutation.join(packed, type);
@@ -114,44 +118,62 @@ static Value packBytes(Permutation permutation, Value words, Type type) {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// The upper parts of words, `shift` bits below which are dropped; a constant
-/// that is chosen in the place of some is chosen before the shift.
-static Value matchUpperParts(PatternRewriter &rewriter, Value value,
-                             uint64_t shift) {
-  if (Value words = matchShift<arith::ShRUIOp>(value, shift))
-    return words;
-  auto select = value.getDefiningOp<arith::SelectOp>();
-  if (!select)
-    return {};
-  std::optional<uint64_t> constant = getConstant(select.getTrueValue());
-  Value words = matchShift<arith::ShRUIOp>(select.getFalseValue(), shift);
-  if (!constant || !words)
-    return {};
-  SequenceBuilder b(rewriter, select.getLoc());
-  return b.select(select.getCondition(), b.like(words, *constant << shift),
-                  words);
+/// Returns the amount of a shift to the right, or 0 for other values. Both kinds
+/// of shift leave the same lower parts.
+static uint64_t getShift(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!isa_and_present<arith::ShRUIOp, arith::ShRSIOp>(op))
+    return 0;
+  return getConstant(op->getOperand(1)).value_or(0);
 }
 
-/// Truncated upper parts of words are one permutation for each two of them.
-static LogicalResult packUpperParts(arith::TruncIOp op,
-                                    PatternRewriter &rewriter) {
+namespace {
+/// The parts of words that begin at a byte.
+struct Parts {
+  Value words;
+  uint64_t byte;
+};
+} // namespace
+
+/// Returns the words whose parts are the value's lowest `bits` bits. If the
+/// value selects a constant for some elements, the result selects that constant
+/// before the shift.
+static Parts matchParts(PatternRewriter &rewriter, Value value, unsigned bits) {
+  uint64_t shift = getShift(value);
+  if (shift && shift % bits == 0)
+    return {value.getDefiningOp()->getOperand(0), shift / 8};
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return {value, 0};
+  std::optional<uint64_t> constant = getConstant(select.getTrueValue());
+  shift = getShift(select.getFalseValue());
+  if (!constant || !shift || shift % bits != 0)
+    return {value, 0};
+  SequenceBuilder b(rewriter, select.getLoc());
+  Value words = select.getFalseValue().getDefiningOp()->getOperand(0);
+  return {
+      b.select(select.getCondition(), b.like(words, *constant << shift), words),
+      shift / 8};
+}
+
+/// Packs truncated words, with one permutation for each two.
+static LogicalResult packParts(arith::TruncIOp op, PatternRewriter &rewriter) {
   int64_t count = countWords(op.getIn().getType());
   unsigned bits = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
   bool isPackable =
       (bits == 8 && count % 4 == 0) || (bits == 16 && count % 2 == 0);
   if (!count || !isPackable)
     return rewriter.notifyMatchFailure(op, "the parts do not fill words");
-  Value words = matchUpperParts(rewriter, op.getIn(), 32 - bits);
-  if (!words)
-    return rewriter.notifyMatchFailure(op, "these are not upper parts");
+  Parts parts = matchParts(rewriter, op.getIn(), bits);
   Permutation permutation{rewriter, op.getLoc()};
   auto *pack = bits == 8 ? packBytes : packHalves;
-  rewriter.replaceOp(op, pack(permutation, words, op.getType()));
+  rewriter.replaceOp(op,
+                     pack(permutation, parts.words, op.getType(), parts.byte));
   return success();
 }
 
-/// Whether a value has none of the bits: a constant, one of two, or one of
-/// these for all elements.
+/// Returns whether none of the bits is set in a value that is a constant, a
+/// selection of constants, or a broadcast of one of these.
 static bool isClear(Value value, uint64_t bits) {
   if (std::optional<uint64_t> constant = getConstant(value))
     return !(*constant & bits);
@@ -162,7 +184,8 @@ static bool isClear(Value value, uint64_t bits) {
          isClear(select.getFalseValue(), bits);
 }
 
-/// A word's upper half, moved by a byte, between bytes of another.
+/// Inserts the upper half of a word, shifted by a byte, between the outer bytes
+/// of another word with one permutation.
 static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   Value moved = matchShift<arith::ShLIOp>(op.getLhs(), 8);
   Value words = moved ? matchShift<arith::ShRUIOp>(moved, 16) : Value();
@@ -179,25 +202,54 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A magnitude above infinity's is that of a NaN.
-static LogicalResult compareFloats(arith::CmpIOp op,
-                                   PatternRewriter &rewriter) {
-  auto magnitude = op.getLhs().getDefiningOp<arith::AndIOp>();
-  bool isAboveInfinity = op.getPredicate() == arith::CmpIPredicate::ugt &&
-                         getConstant(op.getRhs()) == f32Infinity;
-  if (!magnitude || !isAboveInfinity ||
-      getConstant(magnitude.getRhs()) != f32Magnitude)
-    return rewriter.notifyMatchFailure(op, "this is not a search for a NaN");
-  SequenceBuilder b(rewriter, op.getLoc());
-  Value number = b.bitcast(magnitude.getLhs(), rewriter.getF32Type());
-  rewriter.replaceOp(op, b.compare(arith::CmpFPredicate::UNO, number, number));
+/// Joins the upper half of a word and a constant above it. Without this, LLVM
+/// reassociates the sum that the or stands for, which takes an instruction more.
+static LogicalResult joinHalves(arith::OrIOp op, PatternRewriter &rewriter) {
+  Value words = matchShift<arith::ShRUIOp>(op.getLhs(), 16);
+  std::optional<uint64_t> constant = getConstant(op.getRhs());
+  int64_t count = countWords(op.getType());
+  if (!words || !count || !constant || *constant & 0xFFFF)
+    return rewriter.notifyMatchFailure(op, "no half lies below a constant");
+  Permutation permutation{rewriter, op.getLoc()};
+  Value upper =
+      arith::ConstantIntOp::create(rewriter, op.getLoc(), rewriter.getI32Type(),
+                                   int64_t(int32_t(*constant)));
+  SmallVector<Value> results;
+  for (int64_t lane = 0; lane < count; ++lane)
+    results.push_back(
+        permutation.build(permutation.extract(words, lane), upper, 0x7632));
+  rewriter.replaceOp(op, permutation.join(results, op.getType()));
+  return success();
+}
+
+/// Rounds numbers in pairs. LLVM does so only if no bf16 is widened again.
+static LogicalResult roundPairs(arith::TruncFOp op, PatternRewriter &rewriter) {
+  auto type = dyn_cast<VectorType>(op.getType());
+  if (!type || type.getRank() != 1 || type.getNumElements() % 2 != 0 ||
+      !type.getElementType().isBF16() ||
+      !getElementTypeOrSelf(op.getIn().getType()).isF32())
+    return rewriter.notifyMatchFailure(op, "these are no pairs of bf16");
+  Permutation permutation{rewriter, op.getLoc()};
+  auto wordType = VectorType::get({1}, rewriter.getI32Type());
+  auto pairType = VectorType::get({2}, type.getElementType());
+  SmallVector<Value> words;
+  for (int64_t i = 0, e = type.getNumElements(); i < e; i += 2) {
+    Value pair = NVVM::ConvertF32x2ToBF16x2Op::create(
+        rewriter, op.getLoc(), pairType, permutation.extract(op.getIn(), i + 1),
+        permutation.extract(op.getIn(), i), Value(), NVVM::FPRoundingMode::RN);
+    Value word =
+        vector::BitCastOp::create(rewriter, op.getLoc(), wordType, pair);
+    words.push_back(permutation.extract(word, 0));
+  }
+  rewriter.replaceOp(op, permutation.join(words, type));
   return success();
 }
 
 void tandem::populateBytesToNVVMPatterns(RewritePatternSet &patterns) {
-  patterns.add(packUpperParts);
+  patterns.add(packParts);
   patterns.add(insertHalf);
-  patterns.add(compareFloats);
+  patterns.add(joinHalves);
+  patterns.add(roundPairs);
 }
 
 namespace {

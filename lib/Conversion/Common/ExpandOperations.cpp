@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the driver of conversions whose patterns need no types.
+// This file implements the driver of conversions that need no type conversion.
 //
 //===----------------------------------------------------------------------===//
 

@@ -37,8 +37,8 @@ std::string tandem::getPrologueName(StringRef kernel) {
   return ("tandem_" + kernel + TDM_LAUNCH_PROLOGUE).str();
 }
 
-/// Returns the value of an element that an operation reads, writes or reduces;
-/// null if the operation handles many elements at once.
+/// Returns the value that an operation reads, writes or reduces for each
+/// element, or null if the operation handles many elements at once.
 static Value getElement(Operation &op) {
   return llvm::TypeSwitch<Operation *, Value>(&op)
       .Case([](LoadPlaneOp load) {
@@ -57,7 +57,7 @@ static Value getElement(Operation &op) {
       .Default(Value());
 }
 
-/// Whether an operation takes as many elements at once as its kernel.
+/// Checks that an operation handles as many elements at once as its kernel.
 static LogicalResult verifyWidth(LaunchOp kernel, Operation &op) {
   int64_t width = kernel.getWidth();
   Value element = getElement(op);
@@ -72,7 +72,7 @@ static LogicalResult verifyWidth(LaunchOp kernel, Operation &op) {
          << "; write the kernel with width 1 and run -tandem-widen";
 }
 
-/// Checks that of tandem's operations only those of a lowered body are left.
+/// Checks that no Tandem operations are left except those of a lowered body.
 static LogicalResult verifyLowered(LaunchOp launch) {
   for (Operation &op : launch.getBodyBlock().without_terminator()) {
     if (isa<TandemDialect>(op.getDialect()) &&
@@ -329,7 +329,7 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   return chunk;
 }
 
-/// The unsharded tensor's elements, rows or columns.
+/// Returns the size of the unsharded tensor in elements, rows or columns.
 static Value getSize(SequenceBuilder &b, const Chunk &chunk, Granularity per,
                      bool isMatrix) {
   switch (per) {
@@ -354,7 +354,7 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   for (auto [op, value] : llvm::zip(
            kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);
-  // A tensor without its chunks has no entries.
+  // Code for a tensor as a whole, without its chunks, has no entries.
   const Value *entry = chunk.entries.begin();
   for (auto op : kernel.getBodyBlock().getOps<LoadPlaneOp>())
     if (!chunk.entries.empty() && isLoadedOnce(op))
@@ -365,7 +365,7 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
 // Histories
 //===----------------------------------------------------------------------===//
 
-/// An entry's values in memory, f32 bits.
+/// The bytes of one value in an entry's history, an f32.
 static constexpr int64_t valueBytes = 4;
 
 Value LaunchBuilder::loadHistory(LoadHistoryOp op, Value entry) {
@@ -458,7 +458,7 @@ unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {
 // The prologue
 //===----------------------------------------------------------------------===//
 
-/// Computes one row of slots.
+/// Builds the computation of one row of slots.
 void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
   Block &prologue = kernel.getPrologueBlock();
   int64_t hypers = llvm::count_if(prologue.getArgumentTypes(),
@@ -506,7 +506,7 @@ LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
   return function;
 }
 
-/// r = 1; 64 times: if (n & 1) r *= b; b *= b; n >>= 1.
+/// Expands a power: r = 1; 64 times: if (n & 1) r *= b; b *= b; n >>= 1.
 static Value expandPower(math::FPowIOp op) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op.getLoc());

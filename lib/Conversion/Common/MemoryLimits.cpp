@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the checks that generated code gets the memory it needs
-// for reductions.
+// This file implements the checks that generated code does not exceed the
+// memory that is available for reductions.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the analysis of what the lanes of a vector hold that
-// have no element, by folding what is computed from zeros.
+// This file implements the analysis of the values in lanes without an element.
+// It folds what is computed from zeros.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,8 @@ using namespace tandem;
 
 using Constants = llvm::DenseMap<Value, Attribute>;
 
-/// The value of an operation's one result; null where it is not known.
+/// Evaluates an operation with one result whose plane loads return zero.
+/// Returns null if the result is not known.
 static Attribute evaluate(Operation *op, const Constants &known) {
   if (auto load = dyn_cast<LoadPlaneOp>(op))
     return load.getElementsPerEntry() == 1
@@ -35,7 +36,7 @@ static Attribute evaluate(Operation *op, const Constants &known) {
   SmallVector<Attribute> operands;
   for (Value operand : op->getOperands())
     operands.push_back(known.lookup(operand));
-  // Folding may change the operation.
+  // Folding may modify the operation.
   Operation *copy = op->clone();
   SmallVector<OpFoldResult> results;
   bool isFolded = succeeded(copy->fold(operands, results)) && !results.empty();
@@ -47,8 +48,8 @@ static Attribute evaluate(Operation *op, const Constants &known) {
   return cast<Attribute>(results[0]);
 }
 
-/// Returns what the operations before one in its block make of zeros, as far as
-/// `evaluate` knows it.
+/// Evaluates the operations on which `end` depends and that precede it in its
+/// block. Returns the results that `evaluate` knows.
 static Constants evaluateSlice(
     Operation *end,
     function_ref<Attribute(Operation *, const Constants &)> evaluate) {
@@ -69,8 +70,8 @@ bool tandem::mayHoldInPadding(SetFlagOp setFlag) {
   return !condition || !matchPattern(condition, m_Zero());
 }
 
-/// Whether an operation makes of what is not finite something that is not
-/// finite, or leaves it out as a magnitude that does not count.
+/// Returns whether an operation propagates non-finite values, or drops them as
+/// magnitudes that do not count.
 static bool keepsNonFinite(Operation *op) {
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
              math::AbsFOp, math::SqrtOp, math::FmaOp, arith::BitcastOp,
@@ -82,14 +83,15 @@ static bool isZero(Attribute value) {
                    matchPattern(value, m_AnyZeroFloat()));
 }
 
-/// A value that a vector has in all lanes, or the value itself.
+/// Returns the scalar that is broadcast to all lanes of a vector, or the value
+/// itself.
 static Value getScalar(Value value) {
   auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
   return broadcast ? broadcast.getSource() : value;
 }
 
-/// Whether an fma adds to a constant's product with a scale the negative of it:
-/// a code that stands for 0 is read like that.
+/// Returns whether an fma adds to the product of a constant with a scale the
+/// negative of that product, as the decoding of a code for 0 does.
 static bool isDifferenceOfProducts(Operation *op, const Constants &known) {
   auto fma = dyn_cast<math::FmaOp>(op);
   if (!fma)
@@ -108,8 +110,8 @@ static bool isDifferenceOfProducts(Operation *op, const Constants &known) {
 }
 
 bool tandem::isZeroInPadding(Operation *reduce, Value value) {
-  // Products of zeros and scalars that may be infinite or NaN, and what
-  // follows.
+  // The products of zeros with scalars that may be infinite or NaN, and values
+  // computed from these products.
   DenseSet<Value> products;
   auto evaluateProducts = [&](Operation *op, const Constants &known) {
     Attribute result = evaluate(op, known);

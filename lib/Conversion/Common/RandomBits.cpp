@@ -19,13 +19,13 @@ using namespace mlir;
 using namespace tandem;
 
 static constexpr uint64_t lowWord = 0xFFFFFFFF;
-/// Half-words that one counter gives.
+/// The number of half-words per counter.
 static constexpr int64_t groupSize = 8;
 
 namespace {
-/// Philox of one counter in 32-bit words, or of consecutive counters in vectors
-/// of 64-bit lanes whose low halves are the words: there a product is one
-/// instruction, and what the high halves hold never matters.
+/// Computes Philox for one counter in 32-bit words, or for consecutive counters
+/// in vectors of 64-bit lanes whose low halves are the words. In such lanes a
+/// product is one instruction, and the high halves are ignored.
 class Philox {
 public:
   Philox(SequenceBuilder &b, const RandomSource &source, int64_t counters)
@@ -34,12 +34,12 @@ public:
                      ? Type(b.builder.getI32Type())
                      : VectorType::get({counters}, b.builder.getI64Type())) {}
 
-  /// The four words of the counters from `group`, an i64, on.
+  /// Returns the four words of the counters from `group`, an i64, on.
   SmallVector<Value> getWords(Value group);
-  /// Returns the four of eight words that begin after `halves` (less than 8)
+  /// Returns the four of eight words that start after `halves` (less than 8)
   /// half-words.
   SmallVector<Value> shift(SmallVector<Value> words, Value halves);
-  /// The half-words of all counters in order, eight each.
+  /// Returns the half-words of all counters in order, eight for each.
   Value spread(ArrayRef<Value> words);
 
 private:
@@ -54,7 +54,7 @@ private:
 };
 } // namespace
 
-/// A 32- or 64-bit number as a word.
+/// Converts a 32- or 64-bit number to a word, broadcast to all counters.
 Value Philox::splat(Value scalar) {
   Value word = b.resize(scalar, getElementTypeOrSelf(wordType));
   if (counters == 1)
@@ -73,7 +73,7 @@ Value Philox::groups(Value first) {
   return b.addi(splat(first), iota);
 }
 
-/// The product's low and high word.
+/// Returns the low and the high word of a product.
 std::pair<Value, Value> Philox::multiply(Value word, uint64_t constant) {
   if (counters == 1) {
     auto op = arith::MulUIExtendedOp::create(b.builder, b.loc, word,
@@ -175,21 +175,21 @@ Value tandem::buildRandomBits(SequenceBuilder &b, const RandomSource &source,
 // Dithered bits
 //===----------------------------------------------------------------------===//
 
-/// The factor of an element's number in the dither. Among 60,000 random odd
-/// numbers it best keeps neighbours along a column apart, for common row
-/// lengths.
+/// The factor of an element's index in the dither. Among 60,000 random odd
+/// numbers, it best separates neighbours in a column for common row lengths.
 static constexpr uint64_t elementFactor = 0x6107DA4D;
 /// 2^32 divided by the golden ratio.
 static constexpr uint64_t goldenStep = 0x9E3779B9;
-/// The multipliers 19, 23, 27 and 39 of a window's lattice, a byte each.
+/// The multipliers 19, 23, 27 and 39 of a window's lattice, one per byte.
 static constexpr uint64_t multipliers = 0x271B1713;
-/// Second words of the counter. Stochastic rounding has an element's high half
-/// there, which is smaller.
+/// The second words of the counter. Stochastic rounding has the upper half of
+/// an element's index there, which is smaller.
 static constexpr uint64_t windowTag = 0x64697468, baseTag = 0x64697469;
-/// log2 of the steps of a window.
+/// The log2 of the number of steps in a window.
 static constexpr unsigned windowBits = 6;
 
-/// The first word of Philox for a tensor's number, a tag, its key and a window.
+/// Returns the first word of Philox for a tensor's number and key, a tag and a
+/// window.
 static Value drawWord(SequenceBuilder &b, RandomSource source, unsigned number,
                       uint64_t tag, Value window) {
   source.step = window;
@@ -213,7 +213,7 @@ static Value buildDitherWord(SequenceBuilder &b, const RandomSource &source,
   multiplier = b.andi(multiplier, constant(0xFF));
   Value stratum = b.addi(b.muli(multiplier, place), drawn);
   Value refined = b.addi(base, b.muli(window, constant(goldenStep)));
-  // The shift drops what is not modulo 64.
+  // The shift drops the bits above those modulo 64.
   return b.ori(b.shl(stratum, 32 - windowBits), b.shr(refined, windowBits));
 }
 

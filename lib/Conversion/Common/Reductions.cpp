@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the steps of which every target makes its reductions.
+// This file implements the steps from which every target builds its reductions.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the generated tree sums.
+// This file implements the generation of tree sums.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,8 +35,8 @@ static int64_t getNumLanes(Value vector) {
   return cast<VectorType>(vector.getType()).getNumElements();
 }
 
-/// Adds neighbours among the first `width` lanes of two vectors, `first` before
-/// `second`.
+/// Adds neighbours in the first `width` lanes of the concatenation of `first`
+/// and `second`.
 static Value addPairs(SequenceBuilder &b, Value first, Value second,
                       int64_t width) {
   SmallVector<int64_t> even, odd;
@@ -52,7 +52,8 @@ Value tandem::addNeighbours(SequenceBuilder &b, Value vector) {
   return addPairs(b, vector, vector, getNumLanes(vector));
 }
 
-/// One vector of the sums of as many neighbours as there are vectors.
+/// Returns one vector of sums, each over as many neighbours as there are
+/// vectors.
 static Value foldVectors(SequenceBuilder &b, ArrayRef<Value> vectors) {
   if (vectors.size() == 1)
     return vectors.front();
@@ -80,7 +81,7 @@ Value tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
 
 void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {
   Value zero = launch.i64(0), one = launch.i64(1);
-  // While the block's number has a low bit set, its level is full.
+  // While the lowest bit of the block's number is set, the level is full.
   auto carry = scf::WhileOp::create(
       b.builder, b.loc,
       TypeRange{block.getType(), zero.getType(), sum.getType()},
@@ -114,7 +115,7 @@ Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
       },
       [&](OpBuilder &builder, Location loc, ValueRange state) {
         Value isSet = b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
-        // An unset level's slot may hold anything; it is not selected.
+        // The slot of an unset level may hold anything, but it is not selected.
         Value partial = loadLevel(state[1]);
         Value sum = b.select(isSet, b.add(partial, state[2]), state[2]);
         scf::YieldOp::create(

@@ -29,14 +29,15 @@ using scaled::DecodeFloatOp;
 using scaled::EncodeFloatOp;
 
 namespace {
-/// A code, and the f32 that it stands for, where `finite` holds if given.
+/// A code and the f32 value that it represents. If the operation has `finite`,
+/// the value is valid only where that holds.
 struct EncodedFloat {
   Value code, value;
 };
 } // namespace
 
-/// Whether a value ends in a select that drops it where the condition does not
-/// hold.
+/// Returns whether the only use of a value leads to a select that drops the
+/// value if the condition does not hold.
 static bool isChosenBy(Value condition, Value value) {
   while (value.hasOneUse()) {
     Operation *user = *value.user_begin();
@@ -50,7 +51,8 @@ static bool isChosenBy(Value condition, Value value) {
   return false;
 }
 
-/// The number where `finite` holds; elsewhere NaN, or x's infinity.
+/// Returns the number where `finite` holds, elsewhere NaN or an infinity with
+/// the sign of x.
 static Value chooseNumber(SequenceBuilder &b, EncodeFloatOp op, Value number) {
   Value x = op.getX();
   Value special = b.fromBits(x.getType(), f32QuietNaN);
@@ -63,7 +65,7 @@ static Value chooseNumber(SequenceBuilder &b, EncodeFloatOp op, Value number) {
   return b.select(op.getFinite(), number, special);
 }
 
-/// Uses the target's conversion, whose NaN is not the canonical one.
+/// Encodes f16 with the target's conversion and makes its NaN canonical.
 static EncodedFloat encodeHalf(SequenceBuilder &b, EncodeFloatOp op) {
   Value x = op.getX();
   if (op.getFinite()) {
@@ -103,9 +105,9 @@ static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op,
   return {encodeLanes(b, value, format), value};
 }
 
-/// A code's number through f16, which has f8E5M2's exponents and, by 2^-8, the
-/// numbers of f8E4M3FN. The payload of an 8-bit NaN has zeros in the bits that
-/// bf16 drops, so that rounding in integers keeps it one.
+/// Decodes a code through f16, which has the exponents of f8E5M2 and, scaled by
+/// 2^-8, the numbers of f8E4M3FN. The payload of an 8-bit NaN has zeros in the
+/// bits that bf16 drops, so that integer rounding preserves the NaN.
 static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
   Type f16 = b.builder.getF16Type(), f32 = b.builder.getF32Type();
   Type i16 = b.builder.getI16Type();
@@ -113,7 +115,7 @@ static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
     return b.convert(b.bitcast(code, f16), f32);
   if (isa<Float8E5M2Type>(format))
     return b.convert(b.bitcast(b.shl(b.resize(code, i16), 8), f16), f32);
-  // The sign, one bit of it too many, and seven bits of f16's below.
+  // The sign extension has also set bit 14 to the sign, which the mask clears.
   auto shaped = dyn_cast<VectorType>(code.getType());
   Type type = shaped ? Type(shaped.clone(i16)) : i16;
   Value word = arith::ExtSIOp::create(b.builder, b.loc, type, code);
@@ -157,7 +159,7 @@ private:
 };
 } // namespace
 
-/// Replaces a code, and the number where it is read back.
+/// Replaces the code, and the decoded numbers of the same code by its value.
 template <>
 void FloatCodePattern<EncodeFloatOp>::expand(EncodeFloatOp op,
                                              SequenceBuilder &b,
@@ -168,7 +170,7 @@ void FloatCodePattern<EncodeFloatOp>::expand(EncodeFloatOp op,
     if (!decode || decode.getFormat() != op.getFormat())
       continue;
     bool isWhole = !op.getFinite() || isChosenBy(op.getFinite(), decode.getX());
-    // The walk comes to the operation later and erases it.
+    // The walk visits the decode operation later and erases it.
     rewriter.replaceAllUsesWith(decode.getX(),
                                 isWhole ? encoded.value
                                         : chooseNumber(b, op, encoded.value));
@@ -197,7 +199,7 @@ void tandem::populateFloatCodesToArithPatterns(RewritePatternSet &patterns,
           patterns.getContext(), formats, halfConversions);
 }
 
-/// The format of a name that the pass knows, or null.
+/// Returns the format of a name that the pass accepts, or null.
 static Type getFormat(MLIRContext *context, StringRef name) {
   return llvm::StringSwitch<Type>(name)
       .Case("f8E4M3FN", Float8E4M3FNType::get(context))

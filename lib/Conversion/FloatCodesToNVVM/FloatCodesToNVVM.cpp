@@ -28,8 +28,8 @@ using namespace tandem;
 using scaled::DecodeFloatOp;
 using scaled::EncodeFloatOp;
 
-/// Scalars, and vectors whose elements make pairs, of the formats that the
-/// instructions know.
+/// Returns whether the instructions support a format, and a type that is a
+/// scalar or a vector with an even number of elements.
 static bool isConvertible(Type format, Type value) {
   auto vector = dyn_cast<VectorType>(value);
   return isa<Float8E4M3FNType, Float8E5M2Type>(format) &&
@@ -37,7 +37,7 @@ static bool isConvertible(Type format, Type value) {
                       vector.getNumElements() % 2 == 0));
 }
 
-/// `shape`, a scalar or a vector, with its elements replaced.
+/// Returns `shape`, a scalar or a vector, with another element type.
 static Type withElement(Type shape, Type element) {
   auto vector = dyn_cast<VectorType>(shape);
   return vector ? vector.clone(element) : element;
@@ -47,7 +47,7 @@ static Type withElement(Type shape, Type element) {
 // Encoding
 //===----------------------------------------------------------------------===//
 
-/// The number half a unit beyond the largest, which is a tie.
+/// Returns the number half a unit beyond the largest one, which is a tie.
 static double getOverflowTie(FloatFormat format) {
   uint64_t rebias = uint64_t(127 - format.bias) << 23;
   uint64_t largest = format.maxFinite() << (23 - format.mantissaBits);
@@ -55,8 +55,8 @@ static double getOverflowTie(FloatFormat format) {
   return llvm::bit_cast<float>(uint32_t(largest + halfUnit + rebias));
 }
 
-/// Whether x is rounded away from all numbers. Ties go to the even code: 448 in
-/// E4M3FN, infinity in E5M2.
+/// Returns whether x rounds beyond the largest finite number. Ties go to the
+/// even code: 448 in E4M3FN, infinity in E5M2.
 static Value isBeyond(SequenceBuilder &b, Value x, FloatFormat format) {
   auto predicate = format.maxFinite() % 2 ? arith::CmpFPredicate::OGE
                                           : arith::CmpFPredicate::OGT;
@@ -64,8 +64,8 @@ static Value isBeyond(SequenceBuilder &b, Value x, FloatFormat format) {
                    b.real(x.getType(), getOverflowTie(format)));
 }
 
-/// Returns the instruction's operand in a format without infinities: NaN for
-/// everything that must become NaN.
+/// Returns the operand of the instruction for a format without infinities. It
+/// is NaN where the result must be NaN.
 static Value markNaN(SequenceBuilder &b, EncodeFloatOp op, FloatFormat format) {
   Value x = op.getX();
   Value nan = b.fromBits(x.getType(), 0x7FC00000);
@@ -74,8 +74,8 @@ static Value markNaN(SequenceBuilder &b, EncodeFloatOp op, FloatFormat format) {
   return op.getExact() ? x : b.select(isBeyond(b, x, format), nan, x);
 }
 
-/// The codes of elements in order, in words of 32 bits where they fill them; a
-/// scalar in the low byte of 16.
+/// Returns the codes of the elements in order, in 32-bit words if they fill
+/// these and else in 16-bit words. The code of a scalar is in the low byte.
 static Value encodePairs(SequenceBuilder &b, Value x, Type format) {
   auto convert = [&](Value high, Value low) -> Value {
     return NVVM::ConvertF32x2ToF8x2Op::create(
@@ -101,39 +101,41 @@ static Value encodePairs(SequenceBuilder &b, Value x, Type format) {
       codes);
 }
 
-/// Words of codes, in whose NaNs the sign and the payload are made those of the
-/// canonical one. PTX says "NaN", and not which.
+/// Makes the sign and the payload of the NaNs in words of codes canonical. PTX
+/// does not specify which NaN a conversion returns.
 static Value canonicalizeNaN(SequenceBuilder &b, Value words,
                              FloatFormat format) {
   uint64_t bytes = 0x01010101;
   uint64_t firstNaN =
       (format.hasInfinity() ? format.infinity() : format.maxFinite()) + 1;
-  // The top bit of each byte: whether its magnitude is a NaN's.
+  // The top bit of each byte tells whether its magnitude is that of a NaN.
   Value magnitude = b.andi(words, b.like(words, 0x7F * bytes));
   Value isNaN =
       b.andi(b.addi(magnitude, b.like(words, (0x80 - firstNaN) * bytes)),
              b.like(words, 0x80 * bytes));
-  // All ones but the sign is the only NaN of a format without infinities.
+  // A format without infinities has only one NaN, with all bits set except the
+  // sign.
   if (format.hasInfinity())
     words = b.ori(words, b.subi(isNaN, b.shr(isNaN, 7)));
   return b.andi(words, b.xori(isNaN, b.like(words, ~uint64_t(0))));
 }
 
-/// Words of codes as codes.
+/// Returns words of codes as codes of the given type.
 static Value toCodes(SequenceBuilder &b, Value words, Type type) {
   if (auto vector = dyn_cast<VectorType>(type))
     return vector::BitCastOp::create(b.builder, b.loc, vector, words);
   return b.resize(words, type);
 }
 
-/// Infinities of E5M2, in whose place the instruction gave the largest number.
+/// Restores the infinities of E5M2, for which the instruction returns the
+/// largest number.
 static Value restoreInfinity(SequenceBuilder &b, EncodeFloatOp op, Value codes,
                              FloatFormat format) {
   Type byte = b.builder.getIntegerType(8);
   Value x = op.getX();
   if (!op.getFinite()) {
     Value isInfinite = isBeyond(b, x, format);
-    // The code after the largest number's.
+    // The code of infinity follows that of the largest number.
     return b.addi(codes,
                   b.resize(isInfinite, getElementTypeOrSelf(codes.getType())));
   }
@@ -160,7 +162,7 @@ static Value convert(SequenceBuilder &b, EncodeFloatOp op) {
 // Decoding
 //===----------------------------------------------------------------------===//
 
-/// Two codes through f16, which holds every number of both formats.
+/// Decodes two codes through f16, which has every number of both formats.
 static Value decodePair(SequenceBuilder &b, Value word, Type format) {
   auto bytes = VectorType::get({2}, b.builder.getIntegerType(8));
   auto halves = VectorType::get({2}, b.builder.getF16Type());

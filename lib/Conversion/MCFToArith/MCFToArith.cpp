@@ -37,9 +37,9 @@ using namespace tandem::mcf;
 using Operands = ArrayRef<ValueRange>;
 
 namespace {
-/// Replaces one operation by its sequence. The operands come as components,
-/// those of mixed expansions in the leading format, except in operations on
-/// stored components.
+/// Replaces one operation by its sequence. The operands are given as
+/// components. Those of mixed expansions are widened to the leading format,
+/// except for operations on stored components.
 template <typename OpTy>
 struct MCFPattern : public OpConversionPattern<OpTy> {
   using Adaptor = typename OpTy::template GenericAdaptor<ArrayRef<ValueRange>>;
@@ -48,7 +48,7 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   LogicalResult
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
-    // The locations of the new operations name the operation they replace.
+    // The locations of the new operations name the operation that they replace.
     StringAttr name = rewriter.getStringAttr(op->getName().getStringRef());
     SequenceBuilder b(rewriter, NameLoc::get(name, op.getLoc()));
     constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
@@ -75,7 +75,8 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
     return success();
   }
 
-  /// The components of the result (in the leading format if mixed).
+  /// Returns the components of the result (in the leading format if it is
+  /// mixed).
   Parts expand(OpTy op, Operands operands, SequenceBuilder &b) const;
 
 private:
@@ -183,13 +184,14 @@ Parts MCFPattern<ComponentsOp>::expand(ComponentsOp, Operands o,
   return Parts(o[0]);
 }
 
-/// The components that an expansion's sequences compute on.
+/// Returns the types of the components that the sequences for an expansion
+/// compute with.
 static SmallVector<Type> computedComponents(Type type) {
   auto expansion = cast<ExpansionType>(getElementTypeOrSelf(type));
   return SmallVector<Type>(expansion.getLength(), expansion.getLeading());
 }
 
-/// Each component is the part of the literal that the earlier ones leave,
+/// Splits a literal: each component is what the earlier ones leave over,
 /// rounded once.
 template <>
 Parts MCFPattern<ConstantOp>::expand(ConstantOp op, Operands,
@@ -210,8 +212,8 @@ Parts MCFPattern<ConstantOp>::expand(ConstantOp op, Operands,
   return result;
 }
 
-/// hi = fl(x), lo = fl(x - hi), ...; a low component is +0 after a component
-/// that is not finite.
+/// Computes hi = fl(x), lo = fl(x - hi), ...; a component after one that is not
+/// finite is +0.
 template <>
 Parts MCFPattern<FromFloatOp>::expand(FromFloatOp op, Operands o,
                                       SequenceBuilder &b) const {
@@ -290,7 +292,7 @@ struct ConvertMCFToArithPass
     numExpanded += count;
   }
 
-  /// Functions, calls and scf regions that carry expansions carry components.
+  /// Converts functions, calls and scf regions with expansions to components.
   void populateStructure(TypeConverter &converter, RewritePatternSet &patterns,
                          ConversionTarget &target) {
     populateFunctionOpInterfaceTypeConversionPattern<func::FuncOp>(patterns,

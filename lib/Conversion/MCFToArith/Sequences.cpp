@@ -19,7 +19,7 @@ using namespace tandem::mcf;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
-/// Replaces (x, y) by the pair that an error-free transform of them gives.
+/// Replaces (x, y) by the pair that an error-free transform of them returns.
 template <typename Transform>
 static void apply(Transform transform, SequenceBuilder &b, Value &x, Value &y) {
   Pair pair = transform(b, x, y);
@@ -93,7 +93,7 @@ Parts tandem::mcf::kahan(SequenceBuilder &b, ValueRange s, Value a) {
   return {sum.high, sum.low};
 }
 
-/// The last four steps of a three-component product.
+/// Builds the last four steps of a three-component product.
 static Parts closeProduct(SequenceBuilder &b, Value p, Value e, Value q) {
   apply(twoSum, b, e, q);
   apply(fastTwoSum, b, p, e);
@@ -195,7 +195,7 @@ Parts tandem::mcf::renormalize(SequenceBuilder &b, ValueRange s) {
   return {x, y, z};
 }
 
-/// Long division; each digit is the leading quotient of the rest.
+/// Builds a long division. Each digit is the leading quotient of the remainder.
 static Parts divThree(SequenceBuilder &b, ValueRange x, ValueRange y) {
   Parts digits, rest(x);
   for (unsigned i = 0; i < 3; ++i) {
@@ -265,7 +265,8 @@ Value tandem::mcf::compare(SequenceBuilder &b, ComparePredicate predicate,
 // Mixed expansions
 //===----------------------------------------------------------------------===//
 
-/// 2^e in f32, e = max(exponent(hi), -126); infinite where hi is not finite.
+/// Returns 2^e in f32 with e = max(exponent(hi), -126), or infinity if hi is
+/// not finite.
 static Value leadingScale(SequenceBuilder &b, Value high) {
   Value bits = b.bits(b.convert(high, b.builder.getF32Type()));
   Value field = b.andi(bits, b.like(bits, 0x7F800000));
@@ -279,7 +280,7 @@ Parts tandem::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
   Value scale = leadingScale(b, x[0]);
   Value low = b.convert(x[1], b.builder.getF32Type());
   Value eighth = b.real(low.getType(), 0x1p-8);
-  // An infinite scale belongs to a residual of zero.
+  // If the scale is infinite, the residual is zero.
   Value isFinite =
       b.compare(CmpFPredicate::OLT, scale,
                 b.real(low.getType(), std::numeric_limits<double>::infinity()));
@@ -291,13 +292,13 @@ Parts tandem::mcf::narrowMixed(SequenceBuilder &b, ValueRange x,
                                Type trailing) {
   Value scale = leadingScale(b, x[0]);
   Value low = b.convert(x[1], b.builder.getF32Type());
-  // In this order nothing overflows that would not saturate.
+  // In this order, no operation overflows unless the result saturates.
   Value scaled = b.mul(b.div(low, scale), b.real(low.getType(), 0x1p8));
   auto format = tandem::FloatFormat::get(trailing);
   llvm::APFloat largest(cast<FloatType>(trailing).getFloatSemantics(),
                         llvm::APInt(format.width(), format.maxFinite()));
   Value limit = b.real(low.getType(), largest.convertToDouble());
-  // Comparisons are ordered: a NaN is left as it is.
+  // The comparisons are ordered, so that a NaN is not clamped.
   Value isOver = b.compare(CmpFPredicate::OGT, scaled, limit);
   Value isUnder = b.compare(CmpFPredicate::OLT, scaled, b.neg(limit));
   Value clamped =

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the conversion of the scaled dialect to the sequences of
-// f32 and integer operations that its operations stand for.
+// This file implements the conversion of the scaled dialect's operations to the
+// sequences of f32 and integer operations that define them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,8 +44,8 @@ static uint64_t bitsOf(double value) {
 // Scales
 //===----------------------------------------------------------------------===//
 
-/// Returns the integer that a bitcast was made from, or a new bitcast. (Nothing
-/// lowers E8M0.)
+/// Returns the integer that a value was bitcast from, or a new bitcast. (No
+/// lowering supports E8M0.)
 static Value takeBits(SequenceBuilder &b, Value value) {
   auto cast = value.getDefiningOp<arith::BitcastOp>();
   if (cast && isa<IntegerType>(getElementTypeOrSelf(cast.getIn().getType())))
@@ -55,7 +55,7 @@ static Value takeBits(SequenceBuilder &b, Value value) {
              : b.bits(value);
 }
 
-/// A scale as f32, exactly; 255 of E8M0 is NaN, 0 its 2^-127.
+/// Converts a scale to f32 exactly. In E8M0, code 255 is NaN and 0 is 2^-127.
 static Value widenScale(SequenceBuilder &b, Value scale) {
   if (!isa<Float8E8M0FNUType>(scale.getType()))
     return b.convert(scale, b.builder.getF32Type());
@@ -70,12 +70,12 @@ static Value widenScale(SequenceBuilder &b, Value scale) {
   return b.bitcast(bits, b.builder.getF32Type());
 }
 
-/// A positive finite f32, which lies in the type's range, rounded up to it.
+/// Rounds a positive finite f32, which is in the type's range, up to the type.
 static Value roundUp(SequenceBuilder &b, Value value, Type type) {
   if (type.isF32())
     return value;
   if (type.isBF16()) {
-    // The upper half of the bits, one more unless the lower half is 0.
+    // Adds one to the upper half of the bits unless the lower half is 0.
     Value bits = b.bits(value);
     Value up = b.shr(b.addi(bits, b.like(bits, 0xFFFF)), 16);
     return b.bitcast(b.resize(up, b.builder.getIntegerType(16)), type);
@@ -83,20 +83,21 @@ static Value roundUp(SequenceBuilder &b, Value value, Type type) {
   Value nearest = b.convert(value, type);
   Value back = b.convert(nearest, b.builder.getF32Type());
   Value isBelow = b.compare(arith::CmpFPredicate::OLT, back, value);
-  // A choice would become a jump, which nothing foretells.
+  // A select would become a branch that is hard to predict.
   Value bits = b.bits(nearest);
   return b.bitcast(b.addi(bits, b.resize(isBelow, bits.getType())), type);
 }
 
-/// A scale of the recipe `current`. A code that rounds by bits is unbiased only
-/// if nothing saturates, and one without NaN does not clamp.
+/// Converts a scale of the recipe `current`. It is rounded up if the code
+/// rounds with random bits, which is unbiased only if nothing saturates, or has
+/// no NaN, since such a code does not clamp.
 static Value narrowScale(SequenceBuilder &b, Value value, ScaleOp op) {
   if (tandem::drawsBits(op.getCode().getRounding()) || !op.getCode().hasNaN())
     return roundUp(b, value, op.getType());
   return b.convert(value, op.getType());
 }
 
-/// f32 bits of a power of two, as the scale's type.
+/// Converts the f32 bits of a power of two to the scale's type.
 static Value narrowPowerOfTwo(SequenceBuilder &b, Value bits, Type type) {
   if (!isa<Float8E8M0FNUType>(type))
     return b.convert(b.bitcast(bits, b.builder.getF32Type()), type);
@@ -111,7 +112,7 @@ static Value clampBits(SequenceBuilder &b, Value bits, ScaleRange range) {
   return arith::MaxUIOp::create(b.builder, b.loc, bits, least);
 }
 
-/// The exponent field of amax, less than 1 for subnormal numbers.
+/// Returns the exponent field of amax, which is below 1 for subnormal numbers.
 static Value getExponentField(SequenceBuilder &b, Value amax) {
   Value field = b.shr(amax, 23);
   Value number = b.bitcast(amax, b.builder.getF32Type());
@@ -122,12 +123,13 @@ static Value getExponentField(SequenceBuilder &b, Value amax) {
   return b.select(isSubnormal, b.subi(lifted, b.like(lifted, 24)), field);
 }
 
-/// The bits of 2^(floor(log2 amax) - floor(log2 L)), within powers of two.
+/// Returns the bits of 2^(floor(log2 amax) - floor(log2 L)), clamped to the
+/// range, whose bounds are powers of two.
 static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   int64_t below =
       std::ilogb(op.getCode().getLargest()) - int64_t(op.getMargin());
   Value amax = op.getAmax();
-  // From -1 up, subnormal numbers are below the range anyway.
+  // If `below` is -1 or greater, subnormal numbers are below the range anyway.
   Value field = below < -1 ? getExponentField(b, amax) : b.shr(amax, 23);
   field = b.subi(field, b.like(field, below));
   field = arith::MaxSIOp::create(b.builder, b.loc, field,
@@ -137,8 +139,8 @@ static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   return b.shl(field, 23);
 }
 
-/// value / divisor as what is emitted: the same number is the product by an
-/// inverse that f32 has.
+/// Divides by a constant. If f32 has the constant's inverse, emits the product,
+/// which is the same number.
 static Value divide(SequenceBuilder &b, Value value, double divisor) {
   llvm::APFloat exact(static_cast<float>(divisor)), inverse(1.0f);
   if (divisor == 1.0)
@@ -148,14 +150,15 @@ static Value divide(SequenceBuilder &b, Value value, double divisor) {
   return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
 }
 
-/// A group's largest magnitude as a scale that is not clamped yet.
+/// Returns the scale for a group's largest magnitude before it is clamped.
 static Value normalize(SequenceBuilder &b, Value largest, ScaleOp op) {
   if (std::optional<float> factor = op.getCode().getScaleFactor())
     return b.mul(largest, b.real(largest.getType(), *factor));
   return divide(b, largest, op.getCode().getLargest());
 }
 
-/// value * 2^margin as what is emitted: LLVM doubles by an addition.
+/// Returns value * 2^margin. Emits an addition for a factor of 2, as LLVM
+/// would.
 static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   if (margin == 0)
     return value;
@@ -164,21 +167,22 @@ static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   return b.mul(value, b.real(value.getType(), std::ldexp(1.0, int(margin))));
 }
 
-/// Whether a magnitude is finite.
+/// Returns whether a magnitude is finite.
 static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
   return b.compare(arith::CmpIPredicate::ult, magnitude,
                    b.like(magnitude, f32Infinity));
 }
 
-/// The bits of a scale of the type that is not a number.
+/// Returns the bits of the NaN of a scale's type.
 static Value getNaN(SequenceBuilder &b, Type type, Value scale) {
   if (isa<Float8E8M0FNUType>(type))
     return b.like(scale, 0xFF);
   return b.like(scale, tandem::FloatFormat::get(type).canonicalNaN());
 }
 
-/// The bits of a scale by the recipes `current` and `pow2`, of a number's bits
-/// within the scale's range.
+/// Rounds a number to a scale by the recipe `current` or `pow2`. The number is
+/// given by its bits and is in the scale's range; the result is the scale's
+/// bits.
 static Value roundScale(SequenceBuilder &b, Value bits, ScaleOp op) {
   if (op.getRecipe() == Recipe::current)
     return takeBits(
@@ -188,7 +192,7 @@ static Value roundScale(SequenceBuilder &b, Value bits, ScaleOp op) {
   return takeBits(b, narrowPowerOfTwo(b, up, op.getType()));
 }
 
-/// The bits of a group's scale where the code says NaN.
+/// Returns the bits of a group's scale if the code has NaN.
 static Value makeScale(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   if (op.getRecipe() == Recipe::mx_floor)
     return takeBits(
@@ -198,9 +202,10 @@ static Value makeScale(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   return roundScale(b, clampBits(b, b.bits(quotient), range), op);
 }
 
-/// The bits of a group's scale where no code says NaN: NaN, too, where the
-/// largest magnitude is beyond the range. The bits of what is not finite, or
-/// negative, are greater than those of every number.
+/// Returns the bits of a group's scale if the code has no NaN. The scale is NaN
+/// if the largest magnitude is not finite or beyond the range. The bits of
+/// values that are not finite, or negative, compare greater than those of all
+/// numbers.
 static Value makeScaleOrNaN(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   Value largest = b.bitcast(op.getAmax(), b.builder.getF32Type());
   Value bits = b.bits(normalize(b, largest, op));
@@ -227,7 +232,8 @@ static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
 static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
   ScaleRange range = getScaleRange(op.getType(), op.getCode());
   Value bits = b.bits(widenScale(b, op.getGiven()));
-  // Negative numbers and NaNs lie beyond every positive number.
+  // The bits of negative numbers and NaNs compare greater than those of all
+  // positive numbers.
   Value isEnough = b.compare(arith::CmpIPredicate::uge, bits,
                              b.like(bits, bitsOf(range.smallest)));
   Value isAtMost = b.compare(arith::CmpIPredicate::ule, bits,
@@ -250,7 +256,7 @@ static SmallVector<Value> buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
                    b.like(magnitude, 0))};
 }
 
-/// An exponent as i32; null stays null.
+/// Extends an exponent to i32. Returns null for null.
 static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return exponent ? b.resize(exponent, b.builder.getI32Type()) : Value();
 }
@@ -258,7 +264,7 @@ static Value widenExponent(SequenceBuilder &b, Value exponent) {
 static SmallVector<Value> buildLeast(SequenceBuilder &b, LeastOp op) {
   Value bits = b.bits(op.getX());
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
-  // Zero's bits less 1 wrap around.
+  // Subtracting 1 from the bits of zero wraps around.
   Value counts = b.compare(arith::CmpIPredicate::ult,
                            b.subi(magnitude, b.like(magnitude, 1)),
                            b.like(magnitude, f32Infinity - 1));
@@ -269,7 +275,7 @@ static SmallVector<Value> buildExponent(SequenceBuilder &b, ExponentOp op) {
   Type f32 = b.builder.getF32Type();
   Value ratio =
       b.div(widenScale(b, op.getScale()), b.bitcast(op.getLeast(), f32));
-  // A product by 8 is exact.
+  // Multiplication by 8 is exact.
   Value range = b.real(f32, 8.0 * foldLog2(*op.getCode().getRange()));
   Value eighths = b.div(range, buildLog2(b, ratio));
   Value bits = b.bits(eighths);
@@ -285,8 +291,9 @@ static SmallVector<Value> buildExponent(SequenceBuilder &b, ExponentOp op) {
                    b.builder.getIntegerType(8))};
 }
 
-/// Whether an f32's bits are a power of two, or a NaN that a group without
-/// codes for NaN has.
+/// Returns whether f32 bits are always those of a power of two or, if
+/// `mayBeNaN`, a NaN, which a group whose codes have no NaN can have as its
+/// scale.
 static bool isPowerOfTwo(Value bits, bool mayBeNaN) {
   llvm::APInt constant;
   if (matchPattern(bits, m_ConstantInt(&constant)))
@@ -300,9 +307,9 @@ static bool isPowerOfTwo(Value bits, bool mayBeNaN) {
          constant == f32Infinity;
 }
 
-/// 1 / scale. A power of two has an inverse with the negative exponent, unless
-/// that is 2^-127: the scales of codes whose largest number is less than 2 reach
-/// 2^127.
+/// Returns 1 / scale. The inverse of a power of two has the negated exponent,
+/// unless the inverse is 2^-127: scales of codes whose largest number is less
+/// than 2 reach 2^127.
 static Value invert(SequenceBuilder &b, Value scale, CodeAttrInterface code) {
   Value bits = takeBits(b, scale);
   if (code.getLargest() < 2.0 || !isPowerOfTwo(bits, !code.hasNaN()))
@@ -338,8 +345,8 @@ static SmallVector<Value> buildDequantize(SequenceBuilder &b, DequantizeOp op) {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// Replaces a value by one of its type or by its bits. Readers of the bits take
-/// the integer itself, so that no small float is left between the two.
+/// Replaces a value by one of its type or by its bits. Uses of the bits get the
+/// integer itself, so that no small float remains between the two.
 static void replace(PatternRewriter &rewriter, SequenceBuilder &b, Value before,
                     Value after) {
   for (Operation *user : llvm::make_early_inc_range(before.getUsers()))
@@ -350,7 +357,7 @@ static void replace(PatternRewriter &rewriter, SequenceBuilder &b, Value before,
       before, b.bitcast(after, getElementTypeOrSelf(before.getType())));
 }
 
-/// Replaces an operation by what `build` makes of it.
+/// Replaces an operation by the values that `build` returns for it.
 template <typename OpTy, auto build>
 static LogicalResult expand(OpTy op, PatternRewriter &rewriter) {
   SequenceBuilder b(rewriter, op.getLoc());

@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace tandem;
 using arith::CmpIPredicate;
 
-/// The most sums that a block leaves, and the alignment of their vectors.
+/// The maximum number of sums of a block, and the alignment of their vectors.
 static constexpr int64_t maxLanes = 16;
 static constexpr unsigned alignment = 64;
 
@@ -54,7 +54,7 @@ Value BlockSum::getSlot(SequenceBuilder &b, Value place) {
                              ValueRange{place});
 }
 
-/// The place of a block in its batch.
+/// Returns the position of a block in its batch.
 Value BlockSum::getLowBits(SequenceBuilder &b, Value number) {
   return b.andi(number, launch.i64(lanes - 1));
 }
@@ -82,7 +82,7 @@ void BlockSum::addBatch(SequenceBuilder &b, Value number) {
   tree.addBlock(b, sumLanes(b, vectors), number);
 }
 
-/// The blocks that a last batch lacks are -0.0.
+/// Fills the blocks that the last batch lacks with -0.0.
 void BlockSum::fillBatch(SequenceBuilder &b, Value begin) {
   auto loop = scf::ForOp::create(b.builder, b.loc, begin, launch.i64(lanes),
                                  launch.i64(1));

@@ -17,19 +17,21 @@
 
 namespace tandem {
 
-/// The sum of a chunk's elements, which come in blocks. A block leaves a vector
-/// of a few sums, and as many blocks as these are a batch, whose vectors are
-/// folded into one. That costs far less than adding up the lanes of each.
+/// Sums the elements of a chunk, which come in blocks. Each block is reduced to
+/// a vector of a few sums. As many blocks as such a vector has lanes form a
+/// batch, whose vectors are reduced to one. That costs far less than adding up
+/// the lanes of each block.
 class BlockSum {
 public:
   /// Creates a sum of blocks of type `block`, a vector of several elements or a
   /// scalar.
   BlockSum(LaunchBuilder &launch, SequenceBuilder &b, Type block);
 
-  /// Adds a block; those come in order. Lanes without an element are -0.0.
+  /// Adds a block. Blocks must come in order, and lanes without an element must
+  /// be -0.0.
   void add(SequenceBuilder &b, Value block, Value number);
 
-  /// The sum of the first `blocks` blocks.
+  /// Returns the sum of the first `blocks` blocks.
   Value getTotal(SequenceBuilder &b, Value blocks);
 
 private:
@@ -43,7 +45,7 @@ private:
   Type type;
   int64_t lanes;
   TreeSum tree;
-  /// The vectors of a batch; none of scalars.
+  /// The vectors of a batch; null for scalars.
   Value batch;
 };
 

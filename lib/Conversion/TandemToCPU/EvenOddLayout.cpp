@@ -1,5 +1,4 @@
-//===- EvenOddLayout.cpp - Order of a block's lanes
-//-------------------------===//
+//===- EvenOddLayout.cpp - Order of a block's lanes -----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -24,14 +23,15 @@ static unsigned bitsOf(Value value) {
   return getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth();
 }
 
-/// Whether `op` is an OpTy on vectors between these widths.
+/// Returns whether `op` is an OpTy on vectors of these widths.
 template <typename OpTy>
 static bool converts(Operation *op, unsigned from, unsigned to) {
   return isa<OpTy>(op) && isa<VectorType>(op->getResult(0).getType()) &&
          bitsOf(op->getOperand(0)) == from && bitsOf(op->getResult(0)) == to;
 }
 
-/// Whether all lanes of a vector are equal, so that their order means nothing.
+/// Returns whether all lanes of a vector are equal, so that their order does
+/// not matter.
 static bool isSplat(Value value) {
   return value.getDefiningOp<vector::BroadcastOp>() ||
          matchPattern(value, m_Constant());
@@ -40,8 +40,8 @@ static bool isSplat(Value value) {
 namespace {
 enum class Order { any, plain, paired };
 
-/// Finds whether each value of a body has one order: 16-bit values and what
-/// follows from comparing them are plain, wider ones are paired.
+/// Determines whether each value of a body can have one order: 16-bit values
+/// and the results of comparing them are plain, wider ones are paired.
 class OrderAnalysis {
 public:
   bool visit(Operation *op);
@@ -61,7 +61,7 @@ Order OrderAnalysis::orderOf(Value value) const {
   return bitsOf(value) > 16 ? Order::paired : Order::plain;
 }
 
-/// Whether all operands and results of an operation agree.
+/// Returns whether the orders of all operands and results agree.
 bool OrderAnalysis::visit(Operation *op) {
   Order order = Order::any;
   auto agrees = [&](Value value) {
@@ -81,7 +81,7 @@ bool OrderAnalysis::visit(Operation *op) {
   return true;
 }
 
-/// Whether a value is not a vector, or one of integers or floats.
+/// Returns whether a type is not a vector, or one of integers or floats.
 static bool hasKnownLanes(Type type) {
   return !isa<VectorType>(type) || getElementTypeOrSelf(type).isIntOrFloat();
 }
@@ -92,14 +92,14 @@ bool EvenOddLayout::canPair(LaunchOp kernel) {
     if (!llvm::all_of(op.getOperandTypes(), hasKnownLanes) ||
         !llvm::all_of(op.getResultTypes(), hasKnownLanes))
       return false;
-    // A group's last elements are told from missing ones by their places.
+    // Lanes past the last element of a group are recognized by their positions.
     if (isa<ReduceOp>(op))
       return false;
-    // A vector of an earlier phase's results is in order.
+    // The vector of an earlier phase's results is in memory order.
     if (isa<LoadReductionResultOp>(op) &&
         isa<VectorType>(op.getResult(0).getType()))
       return false;
-    // Lanes that do not exist are told by their places.
+    // Lanes without an element are recognized by their positions.
     if (auto setFlag = dyn_cast<SetFlagOp>(op);
         setFlag && mayHoldInPadding(setFlag))
       return false;
@@ -129,7 +129,7 @@ bool EvenOddLayout::isTruncation(Operation *op) const {
   return isUsed && converts<arith::TruncIOp>(op, 32, 16);
 }
 
-/// A vector type of another length and element.
+/// Returns a vector type with another length and element width.
 static VectorType reshape(Value value, int64_t length, unsigned bits) {
   return VectorType::get({length}, IntegerType::get(value.getContext(), bits));
 }
@@ -158,7 +158,7 @@ Value EvenOddLayout::extend(SequenceBuilder &b, Value narrow) const {
       llvm::to_vector(llvm::seq<int64_t>(0, length)));
 }
 
-/// The even and the odd elements.
+/// Returns the even and the odd elements.
 static std::pair<Value, Value> split(SequenceBuilder &b, Value wide) {
   int64_t half = lengthOf(wide) / 2;
   auto slice = [&](int64_t from) -> Value {

@@ -1,5 +1,4 @@
-//===- EvenOddLayout.h - Order of a block's lanes -----------------*- C++
-//-*-===//
+//===- EvenOddLayout.h - Order of a block's lanes ---------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,28 +19,27 @@
 namespace tandem {
 
 /// The order of a block's elements while they are wider than the 16 bits that
-/// they are stored in. In memory order, widening and narrowing moves each
-/// element to another place; but if the even elements come first and then the
-/// odd ones, both are shifts and masks within the 32-bit words of memory. A
-/// kernel whose planes all have 16 bits takes that order; arithmetic does not
-/// see it.
+/// they are stored in. In memory order, widening and narrowing would move each
+/// element to another lane. If the even elements come first and then the odd
+/// ones, both are shifts and masks within 32-bit words. A kernel whose planes
+/// all have 16 bits uses this order, which does not affect arithmetic.
 class EvenOddLayout {
 public:
   explicit EvenOddLayout(LaunchOp kernel)
       : isUsed(kernel.getWidth() > 1 && canPair(kernel)) {}
 
-  /// Whether an operation changes lanes between 16 and 32 bits.
+  /// Returns whether an operation changes lanes between 16 and 32 bits.
   bool isExtension(Operation *op) const;
   bool isTruncation(Operation *op) const;
 
-  /// The element of each of `width` lanes that are wider than 16 bits.
+  /// Returns the element of each of `width` lanes that are wider than 16 bits.
   SmallVector<int64_t> getElements(int64_t width) const;
 
-  /// 16-bit integers, in order, zero-extended to 32 bits.
+  /// Zero-extends 16-bit integers in memory order to 32 bits.
   Value extend(SequenceBuilder &b, Value narrow) const;
-  /// 32-bit integers as 16-bit ones, in order.
+  /// Truncates 32-bit integers to 16-bit ones in memory order.
   Value truncate(SequenceBuilder &b, Value wide) const;
-  /// Wide values in order.
+  /// Returns wide values in memory order.
   Value inOrder(SequenceBuilder &b, Value wide) const;
 
 private:

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the order in which a CPU kernel computes: a list
-// schedule for a machine that starts one operation after another.
+// schedule for a machine that issues one operation at a time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// Cycles, times two: how long an operation's result takes, and how long it
-/// keeps others from starting. A value is about four registers.
+/// The latency of an operation's result, and the time for which it keeps others
+/// from issuing, in half cycles. A value takes about four registers.
 struct Cost {
   unsigned latency, issue;
 };
@@ -29,7 +29,7 @@ struct Node {
   Operation *op;
   Cost cost;
   SmallVector<unsigned> operands, users;
-  /// Time from this operation's start to the body's end.
+  /// The time from the start of this operation to the end of the body.
   unsigned height = 0;
   unsigned numWaiting = 0, ready = 0;
   bool isPlaced = false;
@@ -43,7 +43,7 @@ public:
 private:
   void addEdge(Operation *from, unsigned to);
   void finish(unsigned node, unsigned time);
-  /// Appends a node after the free ones that it needs.
+  /// Appends a node after those of its operands that are not placed yet.
   void place(unsigned node);
 
   SmallVector<Node> nodes;
@@ -70,7 +70,8 @@ Scheduler::Scheduler(Block &body) {
     indices[&op] = nodes.size();
     nodes.push_back({&op, getCost(&op)});
   }
-  // Planes do not overlap, so only accesses to the same one stay in order.
+  // Planes do not overlap, so that only accesses to the same plane stay in
+  // order.
   llvm::DenseMap<std::pair<Value, uint64_t>, SmallVector<Operation *>> accesses;
   for (unsigned i = 0; i < nodes.size(); ++i) {
     Operation *op = nodes[i].op;
@@ -131,9 +132,9 @@ SmallVector<Operation *> Scheduler::run() {
       available.push_back(i);
   unsigned now = 0;
   while (!available.empty()) {
-    // Choose the highest of the nodes that can start now, else the first that
-    // can. A node that costs nothing starts at once, but is placed with its
-    // first user.
+    // Choose the node of greatest height among those that can start now, or
+    // else the one that can start first. A node without cost starts at once,
+    // but is placed with its first user.
     auto isBetter = [&](unsigned a, unsigned b) {
       const Node &x = nodes[a], &y = nodes[b];
       bool xIsFree = !x.cost.issue, yIsFree = !y.cost.issue;

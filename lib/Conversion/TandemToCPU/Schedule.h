@@ -17,11 +17,11 @@
 
 namespace tandem {
 
-/// The operations of a body but its terminator in an order in which few wait
-/// for the one before: an update is one long chain of short operations, and a
-/// processor looks ahead by less than a block of it. Among the operations whose
-/// operands are there, the one with the most dependent work comes first, and
-/// what is off that chain fills the gaps.
+/// Returns the operations of a body, except its terminator, in an order in
+/// which few wait for the preceding one. An update is one long dependence chain
+/// of short operations, and the processor's window is shorter than a block's
+/// part of it. Among the operations whose operands are ready, the one with the
+/// most dependent work comes first; operations off that chain fill the gaps.
 SmallVector<Operation *> schedule(Block &body);
 
 } // namespace tandem

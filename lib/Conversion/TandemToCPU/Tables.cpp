@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements lookups in constant tables: globals of the module, read
-// by gathers.
+// This file implements lookups in constant tables, which are globals of the
+// module that gathers read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ static LLVM::GlobalOp getTable(ModuleOp module, DenseElementsAttr values) {
                                 /*alignment=*/64);
 }
 
-/// The one value of all lanes, if it is known.
+/// Returns the scalar that all lanes have, or null if it is not known.
 static Value getScalar(Value index) {
   if (!isa<VectorType>(index.getType()))
     return index;
@@ -59,7 +59,7 @@ Value tandem::buildLookup(SequenceBuilder &b, LookupOp op, ValueRange indices) {
   Value table = LLVM::AddressOfOp::create(b.builder, b.loc, global);
   Value index = b.resize(indices.back(), i32);
   if (indices.size() > 1) {
-    // A group's row is found once.
+    // All elements of a group have the same row, which is computed once.
     if (Value row = getScalar(indices.front()))
       table = advance(b, table, element, b.shl(b.resize(row, i32), 8));
     else

@@ -18,8 +18,9 @@
 
 namespace tandem {
 
-/// The entries that `indices`, those of the operation or what became of them,
-/// select: a load or, of vectors, a gather. Equal tables of a module are one.
+/// Builds a load or, for vectors, a gather of the entries that `indices`
+/// select. These replace the operation's indices. Equal tables of a module
+/// share one global.
 Value buildLookup(SequenceBuilder &b, LookupOp op, ValueRange indices);
 
 } // namespace tandem

@@ -33,11 +33,12 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The bytes by which a prefetch runs ahead, and the bytes that it brings.
+/// The distance by which prefetches run ahead and the size of a cache line, in
+/// bytes.
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
-/// A block of one stage, of the tile at `tile`.
+/// A block in one stage of the tile that begins at `tile`.
 struct StageBlock : BodyBlock {
   StageBlock(const Chunk &chunk, unsigned stage, Value tile, Value index,
              SmallVector<Value> pointers, IRMapping &mapping)
@@ -46,11 +47,12 @@ struct StageBlock : BodyBlock {
 
   unsigned stage;
   Value tile;
-  /// The addresses of the block's entries, one for each plane.
+  /// The addresses of the block's entries, one per plane.
   SmallVector<Value> pointers;
 };
 
-/// Builds the loop over chunks and, inside, over blocks of `width` elements.
+/// Builds the loop over chunks and, inside, the loop over blocks of `width`
+/// elements.
 class CPUKernelBuilder : public LaunchBodyBuilder<StageBlock> {
 public:
   CPUKernelBuilder(LaunchOp kernel, OpBuilder &builder)
@@ -69,7 +71,7 @@ private:
   void buildTensor(const Chunk &tensor) override;
   Value buildLoad(StageBlock &block, LoadPlaneOp op) override;
   void buildStore(StageBlock &block, StorePlaneOp op) override;
-  /// Adds a block of a row to what the rows above it have left.
+  /// Adds a block of a row to the reductions of the rows above it.
   void addToColumns(StageBlock &block, PartialOp op) override;
   void addToReduction(StageBlock &block, Operation *op) override;
   void setFlag(StageBlock &block, SetFlagOp op) override { carry(block, op); }
@@ -88,82 +90,86 @@ private:
   void createScratch();
   void createKept();
   SmallVector<Value> getPointers(const Chunk &chunk, Value index);
-  /// Finds what is loaded once for a row.
+  /// Finds the operations that load values shared by a row.
   void findRowLoads();
   void loadRow(const Chunk &row);
-  /// The elements of a chunk, or of a row of a tile.
+  /// Builds the loop over the elements of a chunk, or of a row of a tile.
   void buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
-  /// Builds a loop that carries which flags have been set and the extremes.
+  /// Builds a loop that carries the flags and the extremes so far.
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
-  /// Runs each stage over all blocks of the tile before the next.
+  /// Runs each stage over all blocks of the tile before the next stage.
   void buildStages(const Chunk &chunk, Value tile);
-  /// Fetches what a later block will need: a block's arithmetic hides the loads
-  /// of the next, and there are more streams than hardware prefetchers follow.
+  /// Prefetches what a later block will need. A block's arithmetic hides the
+  /// loads of the next, and there are more streams than hardware prefetchers
+  /// follow.
   void prefetch(ArrayRef<Value> pointers);
-  /// `shared` knows what the tile's elements share.
+  /// Builds one stage of a block. `shared` maps the values that the elements of
+  /// the tile share.
   void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index,
                   const IRMapping &shared);
-  /// Builds the operations of a block's stage that the tile's elements share,
-  /// or the others.
+  /// Builds those operations of a block's stage that the elements of the tile
+  /// share, or the others.
   void buildBody(StageBlock &block, bool isShared = false);
-  /// Builds an operation after the values that it needs, and keeps its results
+  /// Builds an operation after the values that it needs, and stores its results
   /// for later stages.
   void buildStaged(StageBlock &block, Operation *op);
-  /// ORs the flags whose conditions held anywhere into the thread's.
+  /// Sets the flag if its condition held for any element.
   void storeFlag(LLVM::LLVMFuncOp entry, SetFlagOp op, Value condition);
-  /// The value that a carried operation starts from in a chunk.
+  /// Returns the initial value of a carried operation in a chunk.
   Value getIdentity(Operation *op);
   void carry(StageBlock &block, Operation *op);
   void storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
   /// Returns the address for the reduction of a chunk or of a row.
   Value getResult(const Chunk &chunk, Value slots, Operation *op);
-  /// Makes a value that another stage or none has computed known to a block.
+  /// Maps a value that another stage or no stage has computed.
   void provide(StageBlock &block, Value value);
   Value getOffset(const StageBlock &block, int64_t group);
   /// Returns the address of a block's part of a kept value or of a reduction.
   Value getKeptSlot(const StageBlock &block, Value value);
   void createSums();
   void addToSum(StageBlock &block, Operation *op);
-  /// Writes the chunk's sums to its slots of the workspace.
+  /// Writes the sums of the chunk to its slots in the workspace.
   void storeSums(const Chunk &chunk, Value slots);
   void createColumns();
   TreeSum getColumnSum(PartialOp op, Value offset);
-  /// Writes a tile's parts of the columns' reductions.
+  /// Writes a tile's partial reductions of columns.
   void storeColumns(const Chunk &tile);
   void storeColumn(const Chunk &tile, PartialOp op, Value index);
-  /// Writes the reductions of a tile's blocks, which are complete.
+  /// Writes the reductions of a tile's blocks, which need no other tile.
   void storeBlocks(const Chunk &tile, PartialOp op);
-  /// Reduces the block that begins at a column.
+  /// Reduces the block that begins at the column `first`.
   Value reduceBlock(const Chunk &tile, PartialOp op, Value first);
-  /// Copies the first `count` elements between planes and scratch.
+  /// Copies the first `count` elements between planes and scratch memory.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
-  /// Returns a mask of the block's elements that the chunk has.
+  /// Returns a mask of the lanes whose elements are in the chunk.
   Value laneExists(const StageBlock &block);
 
   EvenOddLayout lanes;
-  /// One block of elements per plane, where a chunk's partial block is
-  /// computed.
+  /// Memory for one block of elements per plane, in which a chunk's partial
+  /// block is computed.
   SmallVector<Value> scratch;
-  /// The metrics and the partial sums of the body, except those of columns.
+  /// The metrics and the partial sums of the body, except sums of columns.
   llvm::MapVector<Operation *, BlockSum> sums;
-  /// For each reduction of columns, an entry for each column of a tile, and for
-  /// sums as many for each level of their trees.
+  /// For each reduction of columns, memory with an entry for each column of a
+  /// tile; for a sum, one for each level of its tree.
   llvm::MapVector<Operation *, Value> columns;
-  /// A block of entries that is written in part.
+  /// Memory for a block of column entries that is written in part.
   Value columnScratch;
-  /// Its flags, and partial maxima and minima.
+  /// The body's flags, and its partial maxima and minima.
   SmallVector<Operation *> carriers;
-  /// The lanes of each: whether its condition has held, or the extreme so far.
+  /// The lanes of each carrier: whether its condition has held, or the extreme
+  /// so far.
   SmallVector<Value> carried;
   TileStages stages;
   /// The body's operations in the order in which they are computed.
   SmallVector<Operation *> order;
-  /// Loads of what a row's elements share, and their values in this row. They
-  /// are not left to LLVM, which sees stores in between.
+  /// The loads of values that a row's elements share, and these values in the
+  /// current row. LLVM would not hoist the loads, because of stores in between.
   llvm::SetVector<Operation *> rowLoads;
   IRMapping ofRow;
-  /// A tile's values that later stages read, and its groups' reductions.
+  /// The memory of values that later stages of a tile read, and of reductions
+  /// of its groups.
   llvm::DenseMap<Value, Value> kept;
 };
 } // namespace
@@ -284,7 +290,7 @@ Value CPUKernelBuilder::getIdentity(Operation *op) {
   return partial ? buildIdentity(b, partial.getKind(), type) : b.zero(type);
 }
 
-/// Joins this block's lanes with those of the blocks before it.
+/// Combines the lanes of this block with those of the blocks before it.
 void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   Value &before = carried[llvm::find(carriers, op) - carriers.begin()];
@@ -297,7 +303,7 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
                    : b.ori(before, value);
 }
 
-/// Joins the lanes of a carried value.
+/// Reduces the lanes of a carried value.
 static Value joinLanes(SequenceBuilder &b, Operation *op, Value lanes) {
   if (auto partial = dyn_cast<PartialOp>(op))
     return buildExtreme(b, partial.getKind(), lanes);
@@ -415,7 +421,7 @@ void CPUKernelBuilder::addToColumns(StageBlock &block, PartialOp op) {
   if (op.getKind() == ReduceKind::sum)
     return getColumnSum(op, offset)
         .addBlock(b, value, b.subi(row.row, row.firstRow));
-  // Lanes past the last column are in no block.
+  // Lanes past the last column belong to no block.
   if (op.getScope() == Granularity::block && width > 1)
     value = b.select(laneExists(block), value, getIdentity(op));
   Value place = launch.advance(columns[op], offset, entryBytes);
@@ -478,7 +484,8 @@ Value CPUKernelBuilder::reduceBlock(const Chunk &tile, PartialOp op,
   return buildExtreme(b, op.getKind(), loop.getResult(0));
 }
 
-/// Stores a block's entries; those past the last column are another tile's.
+/// Stores the entries of a block except those past the last column, which
+/// belong to another tile.
 void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                                    Value index) {
   SequenceBuilder b(builder, loc);
@@ -497,7 +504,7 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// Memory for what one stage leaves to the next.
+/// Allocates memory for the values that one stage passes to later ones.
 void CPUKernelBuilder::createKept() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   auto allocate = [&](Value value, Type type, int64_t count) {
@@ -537,7 +544,8 @@ SmallVector<Value> CPUKernelBuilder::getPointers(const Chunk &chunk,
       });
 }
 
-/// A full block works on the planes, a partial one on a copy of its elements.
+/// Builds a block. A full block accesses the planes, a partial block a copy of
+/// its elements.
 void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
                                   Value tile, Value index,
                                   const IRMapping &shared) {
@@ -591,7 +599,7 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
     if (!plane.isStreamed() || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
-      // Lanes beyond the end compute on zeros; their results are dropped.
+      // Lanes past the end compute with zeros, and their results are dropped.
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
@@ -685,7 +693,7 @@ void CPUKernelBuilder::provide(StageBlock &block, Value value) {
   }
 }
 
-/// Returns the index of the tile's group to which the block belongs.
+/// Returns the index of the block's group in the tile.
 Value CPUKernelBuilder::getOffset(const StageBlock &block, int64_t group) {
   SequenceBuilder b(builder, loc);
   return b.shr(b.subi(block.index, block.tile), llvm::Log2_64(group));
@@ -699,7 +707,7 @@ Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
                              kept[value], ValueRange{offset});
 }
 
-/// Reduces the elements of this block and of its group's earlier blocks.
+/// Reduces the elements of this block and of the earlier blocks of its group.
 void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
   ReduceKind kind = op.getKind();

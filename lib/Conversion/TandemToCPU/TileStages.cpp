@@ -1,5 +1,4 @@
-//===- TileStages.cpp - The parts of a body between reductions
-//----------------===//
+//===- TileStages.cpp - The parts of a body between reductions ------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -84,7 +83,7 @@ void TileStages::delay(Operation *op) {
   stageOf[op] = std::max(stageOf[op], earliest);
 }
 
-/// Whether a value is the same for all elements of a tile, and known before a
+/// Returns whether all elements of a tile have the same value, known before a
 /// stage begins.
 bool TileStages::isSharedOperand(Value value) const {
   Operation *op = value.getDefiningOp();
@@ -93,8 +92,8 @@ bool TileStages::isSharedOperand(Value value) const {
   return isBoundary(op) && int64_t(cast<ReduceOp>(op).getGroup()) == tile;
 }
 
-/// Accesses to entries that a tile's elements share, and scalars that follow
-/// from them and from the tile's reductions.
+/// Finds accesses to entries that the elements of a tile share, and scalars
+/// that depend only on these entries and on reductions of the tile.
 void TileStages::findShared(Block &body) {
   auto isVector = [](Type type) { return isa<VectorType>(type); };
   for (Operation &op : body.without_terminator()) {
@@ -125,7 +124,7 @@ void TileStages::findKept(Block &body) {
       kept.remove(value);
 }
 
-/// Whether a few cheap operations make the value from others that are kept.
+/// Returns whether a few cheap operations compute the value from kept values.
 bool TileStages::isRecomputed(Value value, unsigned depth) const {
   constexpr unsigned deepest = 4;
   Operation *op = value.getDefiningOp();

@@ -1,5 +1,4 @@
-//===- TileStages.h - The parts of a body between reductions --------*- C++
-//-*-===//
+//===- TileStages.h - The parts of a body between reductions ----*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -21,27 +20,27 @@
 
 namespace tandem {
 
-/// Says for each operation of a body in which stage it runs, and for each value
-/// how a later stage gets it.
+/// Assigns each operation of a body to a stage, and decides how later stages
+/// get each value.
 class TileStages {
 public:
   explicit TileStages(LaunchOp kernel);
 
   unsigned getCount() const { return count; }
   unsigned getStage(Operation *op) const { return stageOf.lookup(op); }
-  /// Elements of the largest group: what all stages run over before the next
-  /// elements' turn.
+  /// Returns the number of elements of the largest group. All stages run over
+  /// these elements before the next ones.
   int64_t getTile() const { return tile; }
 
-  /// Whether no element enters the value.
+  /// Returns whether the value does not depend on elements.
   bool isUniform(Value value) const;
-  /// Whether a reduction ends its stage.
+  /// Returns whether an operation is a reduction that ends its stage.
   bool isBoundary(Operation *op) const;
-  /// Whether an operation is on what all elements of a tile share, so that it
-  /// runs once for the tile, before its stage.
+  /// Returns whether an operation handles values that all elements of a tile
+  /// share, so that it runs once per tile, before its stage.
   bool isShared(Operation *op) const { return shared.contains(op); }
-  /// Whether a value is kept in memory for later stages; others are computed
-  /// again where they are needed.
+  /// Returns whether a value is kept in memory for later stages. Other values
+  /// are recomputed where they are needed.
   bool isKept(Value value) const { return kept.contains(value); }
   const llvm::SetVector<Value> &getKept() const { return kept; }
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how a block of a row goes to a matrix's transpose.
+// This file implements the stores of blocks of a row to the transposed matrix.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how a block of a row goes to a matrix's transpose.
+// This file declares the stores of blocks of a row to the transposed matrix.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,9 +18,9 @@
 
 namespace tandem {
 
-/// Writes those of a vector's elements that a row of a tile has, from column
-/// `index` on, each to its column's place in a plane. `scratch` has memory for
-/// the vector.
+/// Writes the elements of a vector, which begins at column `index` of a tile's
+/// row, to their columns in a transposed plane. Drops lanes past the end of the
+/// row. `scratch` has memory for the vector.
 void storeTransposed(SequenceBuilder &b, LaunchBuilder &launch,
                      const Chunk &row, unsigned plane, Value index,
                      Value vector, Value scratch);

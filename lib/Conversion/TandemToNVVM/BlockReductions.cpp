@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements reductions by the threads of a block.
+// This file implements reductions over the threads of a block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace tandem;
 static constexpr unsigned sharedSpace = 3;
 static constexpr int64_t slotBytes = 8;
 
-/// An array of 8-byte slots in shared memory.
+/// Declares an array of 8-byte slots in shared memory.
 static Value declareShared(SequenceBuilder &b, LaunchOp kernel, StringRef name,
                            int64_t count) {
   auto type = LLVM::LLVMArrayType::get(b.builder.getF64Type(), count);
@@ -68,7 +68,7 @@ void BlockReductions::buildForThread(SequenceBuilder &b, Value number,
   build();
 }
 
-/// Every warp computes the block's value from the slots of all.
+/// Reduces the slots of all warps to the block's value in every warp.
 Value BlockReductions::reduceWarps(SequenceBuilder &b, unsigned index) {
   const Reduction &item = items[index];
   Value slot = b.andi(lane, b.like(lane, maxWarps - 1));
@@ -112,7 +112,7 @@ void BlockReductions::addStep(SequenceBuilder &b, ArrayRef<Value> values,
     for (auto [index, whole] : llvm::zip(sums, ofBlock))
       trees[index].addBlock(b, whole, step);
   });
-  // The next step writes the slots again.
+  // The next step overwrites the slots.
   NVVM::Barrier0Op::create(b.builder, b.loc);
 }
 
@@ -126,7 +126,7 @@ void BlockReductions::reduceStep(SequenceBuilder &b, ArrayRef<Value> summands,
   for (auto [index, value] : llvm::zip(chosen, reduceBlock(b, chosen, values)))
     results[index] = value;
   buildForThread(b, thread, [&] { build(results); });
-  // The next step writes the slots again.
+  // The next step overwrites the slots.
   NVVM::Barrier0Op::create(b.builder, b.loc);
 }
 
@@ -138,7 +138,7 @@ void BlockReductions::finish(SequenceBuilder &b, ArrayRef<Value> values,
     SmallVector<Value> ofBlock = reduceBlock(b, extremes, values);
     for (auto [index, value] : llvm::zip(extremes, ofBlock))
       results[index] = value;
-    // The next chunk writes the slots again.
+    // The next chunk overwrites the slots.
     NVVM::Barrier0Op::create(b.builder, b.loc);
   }
   buildForThread(b, thread, [&] {

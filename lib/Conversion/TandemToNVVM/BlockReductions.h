@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares generated code in which a block of threads reduces the
-// values of its threads, step by step.
+// This file declares generated code that reduces values over the threads of a
+// block, step by step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,29 +20,30 @@
 
 namespace tandem {
 
-/// Sums as TreeSum makes them, over steps that count threads in order, and
-/// maxima and minima, for which a thread keeps its own until the end. The
-/// number of threads is a power of two of whole warps.
+/// Builds sums like those of TreeSum, over steps with the threads in order, and
+/// maxima and minima, which each thread keeps to itself until the end. The
+/// number of threads must be a power of two and a multiple of the warp size.
 class BlockReductions {
 public:
-  /// Declares the shared memory under `name`; thread numbers are read where `b`
-  /// stands.
+  /// Declares the shared memory under `name`, and reads the thread's indices at
+  /// the insertion point of `b`.
   BlockReductions(SequenceBuilder &b, LaunchOp kernel, StringRef name,
                   LaunchBuilder &launch, ArrayRef<Reduction> items,
                   int64_t maxThreads);
 
   ArrayRef<Reduction> getItems() const { return items; }
 
-  /// Adds step number `step`: a value of this thread for each sum, in order.
+  /// Adds the step with number `step`: one value of this thread for each sum,
+  /// in order.
   void addStep(SequenceBuilder &b, ArrayRef<Value> values, Value step);
 
-  /// Builds code for one thread, which gets the results over `steps` steps; all
-  /// threads give their maxima and minima, in order.
+  /// Builds code for one thread, which gets the results of `steps` steps. All
+  /// threads pass their maxima and minima, in order.
   void finish(SequenceBuilder &b, ArrayRef<Value> extremes, Value steps,
               function_ref<void(ArrayRef<Value>)> build);
 
-  /// Builds code for one thread, which gets the results of a single step; all
-  /// threads give their values of the sums and of the others, in order.
+  /// Builds code for one thread, which gets the results of a single step. All
+  /// threads pass their values of the sums and of the extremes, in order.
   void reduceStep(SequenceBuilder &b, ArrayRef<Value> summands,
                   ArrayRef<Value> extremes,
                   function_ref<void(ArrayRef<Value>)> build);
@@ -57,14 +58,15 @@ private:
 
   LaunchBuilder &launch;
   SmallVector<Reduction> items;
-  /// The numbers of the sums and of the others.
+  /// The indices of the sums and of the extremes in `items`.
   SmallVector<unsigned> sums, extremes;
   int64_t maxWarps;
   /// The index of this thread within its block and within its warp, and the
   /// index of its warp.
   Value thread, lane, warp;
   Value numWarps;
-  /// Each item's shared memory: a slot per warp, and the stack of steps.
+  /// The shared memory of each item: a slot per warp, and the levels of the
+  /// tree.
   SmallVector<Value> warpSlots;
   SmallVector<TreeSum> trees;
 };

@@ -83,7 +83,8 @@ SmallVector<Value> ColumnReductions::add(SequenceBuilder &b, ValueRange state,
   return next;
 }
 
-/// The lowest level has no sum to be added to.
+/// Adds up the set levels. The lowest level has no sum that it could be added
+/// to.
 Value ColumnReductions::sumLevels(SequenceBuilder &b, ArrayRef<Value> levels,
                                   Value rows) {
   Value total =

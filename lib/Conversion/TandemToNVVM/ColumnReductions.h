@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares reductions of columns over the rows of a tile, which each
-// thread makes of its own columns.
+// This file declares reductions of columns over the rows of a tile. Each thread
+// reduces its own columns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +19,9 @@
 
 namespace tandem {
 
-/// The partials of columns and blocks of a kernel. What a thread has of its
-/// columns goes from row to row: a maximum or minimum, which is one for all of
-/// them in a block, or, of a sum, the levels of its tree, where level k holds
+/// The partial reductions of columns and blocks in a kernel. A thread carries
+/// its state from row to row: a maximum or minimum, which all its columns in a
+/// block share, or the levels of a sum's tree, where level k holds the sum of
 /// 2^k rows.
 class ColumnReductions {
 public:
@@ -29,10 +29,10 @@ public:
 
   ArrayRef<PartialOp> getOps() { return ops; }
 
-  /// The values before the first row.
+  /// Returns the state before the first row.
   SmallVector<Value> getInitial(SequenceBuilder &b);
-  /// Adds row number `row`, one vector for each partial, a number for one of a
-  /// block.
+  /// Adds the row with number `row`: one vector for each partial of columns,
+  /// one scalar for each of a block.
   SmallVector<Value> add(SequenceBuilder &b, ValueRange state,
                          ArrayRef<Value> values, Value row);
   /// Returns the results after a number of rows, in the same form.
@@ -44,7 +44,7 @@ private:
   unsigned getNumValues(PartialOp op) const {
     return isSum(op) ? numLevels : 1;
   }
-  /// Carries a value up from a level like a binary counter.
+  /// Adds a value at a level, carrying like a binary counter.
   SmallVector<Value> carry(SequenceBuilder &b, ArrayRef<Value> levels,
                            Value value, Value row, unsigned level);
   Value sumLevels(SequenceBuilder &b, ArrayRef<Value> levels, Value rows);
@@ -52,7 +52,7 @@ private:
   SmallVector<SmallVector<Value>> split(ValueRange state);
 
   LaunchBuilder &launch;
-  /// Levels of a tile's tree.
+  /// The number of levels of a tile's tree.
   unsigned numLevels;
   SmallVector<PartialOp> ops;
 };

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the launch of a kernel over chunks and tensors.
+// This file implements the loops of a kernel over chunks and tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,9 +49,9 @@ void NVVMKernelBuilder::createOthers() { createTotals(kernel, builder); }
 
 void NVVMKernelBuilder::finishEntry(LLVM::LLVMFuncOp entry) {
   markKernel(entry, blockSize);
-  // With tables ptxas would take a few registers more than two blocks have, and
-  // one block is too few to wait for memory. Kernels of matrices keep columns
-  // in registers, and would spill.
+  // With tables, ptxas would use a few registers more than two resident blocks
+  // have, and one block cannot hide memory latency. Kernels of matrices keep
+  // columns in registers and would spill.
   if (!kernel.isMatrix() && !kernel.getBodyBlock().getOps<LookupOp>().empty())
     entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                    builder.getI32IntegerAttr(2));
@@ -78,7 +78,7 @@ scf::ForOp NVVMKernelBuilder::createLoop(LLVM::LLVMFuncOp entry) {
                             b.muli(numBlocks, threads));
 }
 
-/// The values of the kernel's body that a block reduces.
+/// Collects the values of the kernel's body that a block reduces.
 void NVVMKernelBuilder::buildReductions(StringRef name) {
   SmallVector<Reduction> items;
   columns.emplace(kernel, launch);
@@ -142,7 +142,6 @@ void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
 scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
   SequenceBuilder b(builder, loc);
   Value lanes = launch.i64(width);
-  Value offset = b.muli(thread, lanes);
   SmallVector<Value> initial(flagSetters.size(),
                              b.integer(builder.getI1Type(), false));
   if (reductions) {
@@ -151,12 +150,19 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
       if (!item.isSum())
         initial.push_back(buildIdentity(b, item.kind, item.type));
   }
-  // Threads that meet in sums or shuffles take as many steps as the first one.
+  // Steps are counted in 32 bits from the chunk's first element: a chunk has
+  // fewer than 2^31 elements.
+  Value first = b.resize(b.muli(thread, lanes), builder.getI32Type());
+  Value count = b.resize(b.subi(chunk.end, chunk.begin), first.getType());
+  Value stride = b.resize(b.muli(threads, lanes), first.getType());
+  // Threads that meet in sums or shuffles must all take as many steps as the
+  // first.
   return scf::ForOp::create(
-      builder, loc, isCollective ? chunk.begin : b.addi(chunk.begin, offset),
-      chunk.end, b.muli(threads, lanes), initial,
-      [&](OpBuilder &, Location, Value position, ValueRange state) {
-        Value index = isCollective ? b.addi(position, offset) : position;
+      builder, loc, isCollective ? b.like(first, 0) : first, count, stride,
+      initial, [&](OpBuilder &, Location, Value position, ValueRange state) {
+        Value offset = isCollective ? b.addi(position, first) : position;
+        Value index =
+            b.addi(chunk.begin, b.resize(offset, builder.getI64Type()));
         buildStep(chunk, index, isAligned);
         scf::YieldOp::create(builder, loc, advanceState(chunk, state));
       });

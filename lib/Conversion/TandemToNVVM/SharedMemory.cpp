@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the check that a block of threads gets the shared memory
-// it needs for reductions.
+// This file implements the check that the reductions of a block of threads fit
+// into its shared memory.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the check that a block of threads gets the shared memory
-// it needs for reductions.
+// This file declares the check that the reductions of a block of threads fit
+// into its shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ namespace tandem {
 /// The static shared memory that PTX allows a block, in bytes.
 constexpr uint64_t maxSharedBytes = 48 << 10;
 
-/// Checks that each function of a module keeps within a block's shared memory.
+/// Checks that no function of a module exceeds the shared memory of a block.
 LogicalResult verifySharedMemory(ModuleOp module);
 
 } // namespace tandem

@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Bytes of the widest memory access.
+/// The bytes of the widest memory access.
 static constexpr int64_t accessBytes = 16;
 
 Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
@@ -42,8 +42,8 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
-/// The same comparison in 32 bits. LLVM makes one comparison of several by an
-/// extreme of their operands, and ptxas cannot be trusted with extremes of
+/// Returns the same comparison in 32 bits. LLVM merges several comparisons into
+/// one of an extreme of their operands, and ptxas miscompiles extremes of
 /// 16-bit integers (lib/Target/PTX/ForbiddenIdioms.cpp).
 static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
@@ -77,10 +77,15 @@ Value NVVMKernelBuilder::anyExisting(const Chunk &chunk, Value index,
 void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
                                   Value isAligned) {
   SequenceBuilder b(builder, loc);
-  Value isWhole = b.compare(arith::CmpIPredicate::sge, b.subi(chunk.end, index),
-                            launch.i64(width));
+  Value left = countLeft(chunk, index);
+  Value isWhole =
+      b.compare(arith::CmpIPredicate::sge, left, b.like(left, width));
   Value isWide = b.andi(isWhole, isAligned);
   launch.mapShared(chunk, mapping);
+  addresses.assign(planes.size(), Value());
+  for (auto [plane, info] : llvm::enumerate(planes))
+    if (info.isUsed())
+      addresses[plane] = addressOf(chunk, plane, index);
   SmallVector<Value> loaded = buildLoads(chunk, index, isWide);
   for (auto [op, value] : llvm::zip(loads, loaded))
     mapping.map(op.getResult(), value);
@@ -100,7 +105,7 @@ void NVVMKernelBuilder::addToColumns(BodyBlock &block, PartialOp op) {
                 : value);
 }
 
-/// Prepares this thread's part of the metric or the partial.
+/// Computes this thread's part of a metric or a partial.
 void NVVMKernelBuilder::addToReduction(BodyBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   Value value = mapping.lookup(op->getOperand(0));
@@ -133,30 +138,55 @@ SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
                                   /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(builder, loc, loadWide(chunk, index));
+  scf::YieldOp::create(builder, loc, loadWide());
   builder.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(builder, loc, loadLanes(chunk, index));
   return SmallVector<Value>(branch.getResults());
 }
 
-SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
-                                               Value index) {
+SmallVector<Value> NVVMKernelBuilder::loadWide() {
   return llvm::map_to_vector(loads, [&](LoadPlaneOp op) -> Value {
     unsigned plane = planeOf(op);
-    return LLVM::LoadOp::create(builder, loc, op.getType(),
-                                launch.addressOf(chunk, plane, index),
+    return LLVM::LoadOp::create(builder, loc, op.getType(), addresses[plane],
                                 getAlignment(plane));
   });
 }
 
-/// An index is at most one step beyond its chunk's end, so that 32 bits hold
-/// the difference, and each lane is compared in one instruction.
+/// Returns the difference of two indices as an i32.
+static Value countFrom(SequenceBuilder &b, Value first, Value index) {
+  Type i32 = b.builder.getI32Type();
+  return b.subi(b.resize(index, i32), b.resize(first, i32));
+}
+
+/// The difference fits into 32 bits, since the index is at most one step past
+/// the end of its chunk.
+Value NVVMKernelBuilder::countLeft(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  return countFrom(b, index, chunk.end);
+}
+
 Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
-  Type i32 = builder.getI32Type();
-  Value left = b.subi(chunk.end, index);
-  Value isWhole = b.compare(arith::CmpIPredicate::sge, left, launch.i64(width));
-  return b.select(isWhole, b.integer(i32, width), b.resize(left, i32));
+  Value left = countLeft(chunk, index);
+  return arith::MinSIOp::create(builder, loc, left, b.like(left, width));
+}
+
+/// Adds an offset of 32 bits to an address that is the same in all steps, which
+/// takes one instruction.
+Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
+                                   Value index) {
+  if (planes[plane].isTransposed)
+    return launch.addressOf(chunk, plane, index);
+  SequenceBuilder b(builder, loc);
+  int64_t group = planes[plane].group;
+  Value first = group > 1 ? b.andi(chunk.begin, b.like(chunk.begin, -group))
+                          : chunk.begin;
+  Value offset = countFrom(b, first, index);
+  if (group > 1)
+    offset = b.shr(offset, llvm::Log2_64(group));
+  return launch.advance(launch.addressOf(chunk, plane, chunk.begin),
+                        b.resize(offset, builder.getI64Type()),
+                        planes[plane].bytes);
 }
 
 Value NVVMKernelBuilder::laneExists(const Chunk &chunk, Value index,
@@ -178,7 +208,7 @@ void NVVMKernelBuilder::forExistingLanes(
   }
 }
 
-/// Element by element, each only if it exists.
+/// Loads elements one by one, each only if it exists.
 SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
                                                 Value index) {
   SequenceBuilder b(builder, loc);
@@ -203,7 +233,7 @@ SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
         continue;
       Value element = LLVM::LoadOp::create(
           builder, loc, getElementTypeOrSelf(op.getType()),
-          launch.addressOf(chunk, plane, position), planes[plane].bytes);
+          addressOf(chunk, plane, position), planes[plane].bytes);
       vector = isShared ? element
                         : vector::InsertOp::create(builder, loc, element,
                                                    vector, lane)
@@ -225,8 +255,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
     unsigned plane = planeOf(op);
     if (planes[plane].isStreamed())
       LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
-                            launch.addressOf(chunk, plane, index),
-                            getAlignment(plane));
+                            addresses[plane], getAlignment(plane));
   }
   builder.setInsertionPointToStart(branch.elseBlock());
   forExistingLanes(chunk, index, [&](Value position, int64_t lane) {
@@ -237,7 +266,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
       Value element = vector::ExtractOp::create(
           builder, loc, mapping.lookup(op.getValue()), lane);
       LLVM::StoreOp::create(builder, loc, element,
-                            launch.addressOf(chunk, plane, position),
+                            addressOf(chunk, plane, position),
                             planes[plane].bytes);
     }
   });
@@ -261,8 +290,7 @@ void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(branch.thenBlock());
     LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
-                          launch.addressOf(chunk, plane, index),
-                          getAlignment(plane));
+                          addresses[plane], getAlignment(plane));
   }
 }
 

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements lookups in tables: constants of the module, which each
-// block of threads copies to shared memory. There the threads of a warp read
-// different entries at once, as far as these lie in different banks.
+// This file implements lookups in tables. These are constants of the module,
+// which each block of threads copies to shared memory, where the threads of a
+// warp can read different entries at once if these are in different banks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +27,13 @@ static constexpr unsigned globalSpace = 1, sharedSpace = 3;
 static constexpr int64_t entryBytes = 4;
 
 namespace {
-/// A table's constants, and the shared memory that they are copied to.
+/// The constants of a table, and the shared memory that they are copied to.
 struct Table {
   LLVM::GlobalOp constants, copy;
 };
 } // namespace
 
-/// The table's bits, which are written to the module.
+/// Returns the bits of the table's values as integers, which the module stores.
 static DenseElementsAttr getBits(DenseElementsAttr values) {
   auto type = RankedTensorType::get({values.getNumElements()},
                                     IntegerType::get(values.getContext(), 32));
@@ -50,7 +50,7 @@ static LLVM::GlobalOp declare(OpBuilder &builder, Location loc, StringRef name,
                                 /*alignment=*/entryBytes, space);
 }
 
-/// Equal tables of a module are one.
+/// Returns the globals of a table. Equal tables of a module share them.
 static Table getTable(ModuleOp module, DenseElementsAttr values) {
   DenseElementsAttr bits = getBits(values);
   unsigned count = 0;
@@ -72,7 +72,7 @@ static Table getTable(ModuleOp module, DenseElementsAttr values) {
                              sharedSpace)};
 }
 
-/// The address of an entry, whose number is an i32.
+/// Returns the address of an entry, given its number as an i32.
 static Value getEntry(SequenceBuilder &b, LLVM::GlobalOp table, Value number) {
   Value base = LLVM::AddressOfOp::create(b.builder, b.loc, table);
   Value index = b.resize(number, b.builder.getI64Type());
@@ -107,7 +107,8 @@ static Value loadEntry(SequenceBuilder &b, LookupOp op, LLVM::GlobalOp table,
                               getEntry(b, table, number));
 }
 
-/// The entries that a byte, or each of a vector, selects.
+/// Loads the entry that a byte selects, or those that each byte of a vector
+/// selects.
 static Value loadEntries(SequenceBuilder &b, LookupOp op,
                          LLVM::GlobalOp table) {
   Value index = op.getIndices().front();

@@ -25,7 +25,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Checks that one warp holds all lanes of a group and of a block's width.
+/// Checks that one warp holds all elements of a group, and of a block's row.
 static LogicalResult verifyWarps(LaunchOp kernel) {
   for (Operation &op : kernel.getBodyBlock()) {
     int64_t size = 0;
@@ -56,8 +56,7 @@ static LogicalResult verify(LaunchOp kernel) {
   return verifyWarps(kernel);
 }
 
-/// Builds the kernel that takes each block through all phases of a launch,
-/// band by band.
+/// Builds the kernel that runs all phases of a launch on each band.
 static void buildBands(ArrayRef<LaunchOp> phases) {
   LaunchOp first = phases.front();
   OpBuilder builder(first.getStep());
@@ -111,8 +110,8 @@ struct ConvertTandemToNVVMPass
     }
   }
 
-  /// Builds what runs the first launch and those that are fused with it, if
-  /// there are any.
+  /// Builds the kernel for the first launch and those that are fused with it,
+  /// if there are any.
   void buildBandsFrom(ArrayRef<LaunchOp> launches) {
     auto fused = launches.drop_front().take_while(
         [](LaunchOp launch) { return launch.getFusedWithPrevious(); });

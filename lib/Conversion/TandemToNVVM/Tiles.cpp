@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how a block of threads goes through a tile, row by row,
-// and through the tiles of a band.
+// This file implements the loops of a block of threads over the rows of a tile,
+// and over the tiles of a band.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the generated kernels that end a phase on a GPU.
+// This file implements the generation of the kernels that end a phase on a GPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ using namespace tandem;
 
 static constexpr int64_t totalBytes = 4;
 
-/// Joins the parts in a tree, neighbours first, then pairs of pairs. A part
+/// Joins the parts in a tree: first neighbours, then pairs of pairs. A part
 /// without a partner stays unchanged.
 void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
                        const Chunk &chunk, PartialOp op, Value position) {
@@ -54,7 +54,7 @@ void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
 }
 
 namespace {
-/// Builds both kernels of a phase.
+/// Builds the kernels that end a phase.
 class TotalsBuilder {
 public:
   TotalsBuilder(LaunchOp kernel, OpBuilder &builder)
@@ -64,14 +64,16 @@ public:
   void build();
 
 private:
-  /// Enters a new kernel that reduces some partials.
+  /// Creates a new kernel that reduces some partials, and moves the builder
+  /// into it.
   LLVM::LLVMFuncOp enter(StringRef suffix, ArrayRef<PartialOp> reduced);
   void buildTotals(ArrayRef<PartialOp> reduced);
   void buildModel(ArrayRef<PartialOp> reduced);
-  /// Brings together what tiles have left of rows or columns, a thread for
-  /// each.
+  /// Builds a kernel that joins the tiles' parts of rows or columns, one thread
+  /// for each row or column.
   void buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced);
-  /// The block reduces a value of each position from `begin` to `end`.
+  /// Reduces over the threads of a block the values of all positions from
+  /// `begin` to `end`.
   void reduceRange(Value begin, Value end,
                    function_ref<Value(Value, unsigned)> read,
                    function_ref<void(ArrayRef<Value>)> finish);
@@ -122,7 +124,8 @@ void TotalsBuilder::reduceRange(Value begin, Value end,
       [&](OpBuilder &, Location, Value position, ValueRange state) {
         Value index = b.addi(position, thread);
         Value exists = b.compare(arith::CmpIPredicate::slt, index, end);
-        // A position that exists takes the place of one that does not.
+        // Threads without a position read at the first one, and ignore the
+        // value.
         Value safe = b.select(exists, index, begin);
         SmallVector<Value> sums, next{b.addi(state[0], launch.i64(1))};
         for (auto [number, item] : llvm::enumerate(items)) {
@@ -189,7 +192,7 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
         for (auto [op, value] : llvm::zip(reduced, results))
           LLVM::StoreOp::create(builder, loc, value, total(tensor, op));
       });
-  // All threads copy what the first tensor has to the others.
+  // All threads copy the totals of the first tensor to the others.
   NVVM::Barrier0Op::create(builder, loc);
   Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
   Value second = b.addi(first, launch.i64(1));
@@ -226,7 +229,7 @@ void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
 void TotalsBuilder::build() {
   SmallVector<PartialOp> all, ofModel, ofRows, ofColumns;
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
-    // The tiles leave blocks complete.
+    // The totals of blocks are complete after the tiles.
     if (op.getScope() == Granularity::block)
       continue;
     if (op.getScope() == Granularity::row ||

@@ -18,15 +18,16 @@
 
 namespace tandem {
 
-/// Creates, after a phase that makes reductions, the kernel
-/// `tandem_<name>_totals`: with the entry's arguments, whose range counts
-/// tensors, a block makes the totals of each of its tensors from the parts that
-/// the chunks have left. Where some are over the model, one block of
-/// `tandem_<name>_model` makes them from the tensors' totals.
+/// Creates the kernels that complete the reductions of a phase, if it has any.
+/// `tandem_<name>_totals` has the entry's arguments, with a range of tensors; a
+/// block computes the totals of each of its tensors from the parts of the
+/// chunks. If reductions span the model, one block of `tandem_<name>_model`
+/// computes them from the tensors' totals. Reductions of rows and of columns
+/// have a kernel each, with a thread for each row or column.
 void createTotals(LaunchOp kernel, OpBuilder &builder);
 
-/// Brings together what tiles have left of a row or a column, in place of the
-/// first part. One thread does.
+/// Builds code for one thread that joins the tiles' parts of a row or a column.
+/// The result replaces the first part.
 void joinParts(LaunchBuilder &launch, SequenceBuilder &b, const Chunk &chunk,
                PartialOp op, Value position);
 

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how a row of a tile goes to planes that have the
-// matrix's transpose. A thread has the same columns in all rows of a tile, so
-// that it can gather what is consecutive there.
+// This file implements the stores of a tile's rows to transposed planes. A
+// thread has the same columns in all rows of a tile, so that it can gather
+// elements that are consecutive in such a plane.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Bytes that are gathered of a column.
+/// The bytes that are gathered per column.
 static constexpr int64_t pieceBytes = 8;
 
 SmallVector<StorePlaneOp> NVVMKernelBuilder::getTransposedStores() {
@@ -26,8 +26,8 @@ SmallVector<StorePlaneOp> NVVMKernelBuilder::getTransposedStores() {
   });
 }
 
-/// Pieces are whole and aligned where rows and addresses are multiples of
-/// their size.
+/// Returns whether pieces are whole and aligned: rows and addresses must be
+/// multiples of their size.
 Value NVVMKernelBuilder::canGather(const Chunk &tile) {
   SequenceBuilder b(builder, loc);
   Value bits = b.ori(tile.rows, b.ori(tile.firstRow, tile.endRow));
@@ -51,7 +51,7 @@ SmallVector<Value> NVVMKernelBuilder::storeTransposed(const Chunk &row,
     unsigned plane = planeOf(store);
     int64_t bytes = planes[plane].bytes, rows = pieceBytes / bytes;
     Value codes = mapping.lookup(store.getValue());
-    // The first row's code comes down to the lowest byte.
+    // After all rows of the piece, the code of the first is in the lowest byte.
     Value newest = b.shl(b.resize(b.bits(codes), builder.getI64Type()),
                          8 * (pieceBytes - bytes));
     Value piece = b.ori(b.shr(before, 8 * bytes), newest);
@@ -71,7 +71,8 @@ SmallVector<Value> NVVMKernelBuilder::storeTransposed(const Chunk &row,
   return next;
 }
 
-/// A piece ends with this row's element.
+/// Stores lanes to their columns. If a lane holds a piece, the piece ends with
+/// the element of this row.
 void NVVMKernelBuilder::storeLanes(const Chunk &row, Value index,
                                    unsigned plane, Value values) {
   int64_t bytes = planes[plane].bytes;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares generated code in which the threads of a warp combine
-// their values by shuffles.
+// This file declares generated code that combines the values of a warp's
+// threads with shuffles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,21 +18,21 @@
 
 namespace tandem {
 
-/// Threads of a warp.
+/// The number of threads of a warp.
 constexpr int64_t warpSize = 32;
 
-/// Builds the combination of two values, the one of the lower lanes or not
-/// first: it has to commute.
+/// Builds the combination of two values, which must commute: either may come
+/// from the lower lane.
 using Combiner = function_ref<Value(Value, Value)>;
 
-/// The value of the lane whose number differs from this lane's in the bits of
-/// `distance`. A 32- or 64-bit integer or float; all threads of the warp must
-/// come here.
+/// Returns the value of the lane whose number differs from this lane's in the
+/// bits of `distance`. The value is a 32- or 64-bit integer or float. All
+/// threads of the warp must execute this.
 Value shuffleButterfly(SequenceBuilder &b, Value value, int64_t distance);
 
 /// Combines the values of each `lanes` neighbouring threads, a power of two up
-/// to 32, as a balanced binary tree, neighbours first. Each of them gets the
-/// result. All threads of the warp must come here.
+/// to 32, as a balanced binary tree with neighbours first. Each of them gets
+/// the result. All threads of the warp must execute this.
 Value reduceLanes(SequenceBuilder &b, Value value, int64_t lanes,
                   Combiner combine);
 

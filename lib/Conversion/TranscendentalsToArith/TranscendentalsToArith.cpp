@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that spells out transcendental functions: as
-// sequences of f32 and integer operations, so that they are the same numbers on
-// every target. docs/Numerics.md has the listings, and the worst errors.
+// This file implements the pass that expands transcendental functions into
+// sequences of f32 and integer operations, so that their results are the same
+// on every target. docs/Numerics.md has the listings and the maximum errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,8 @@ using namespace tandem;
 
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Least relative errors of what they are part of, coefficients rounded to f32.
+// The coefficients are rounded to f32 and minimize the relative error of the
+// function that they are part of. Each comment has this error.
 
 // (exp(r) - 1 - r) / r^2 on [-log(2)/2, log(2)/2], 2^-28.2.
 static constexpr double expCoefficients[] = {
@@ -51,33 +52,34 @@ static constexpr double erfCoefficients[] = {
     0x1.06eba8p-3, -0x1.81273ep-2,  0x1.ce2ce6p-4, -0x1.b7f71ap-6,
     0x1.53f224p-8, -0x1.a3515ep-11, 0x1.4771fep-14};
 
-// erf(a) by a - 39/16 from 1 to 4, 2^-26.6, no relative error.
+// erf(a) by a - 39/16 from 1 to 4, where 2^-26.6 is the absolute error.
 static constexpr double erfTailCoefficients[] = {
     0x1.ffb5bep-1,   0x1.84b7e4p-9,   -0x1.d9c65ep-8, 0x1.609450p-7,
     -0x1.5ea1c8p-7,  0x1.d7e42ep-8,   -0x1.8a4196p-9, 0x1.990c20p-12,
     0x1.bc4942p-12,  -0x1.4b9adcp-12, 0x1.114bf6p-14, 0x1.eea828p-16,
     -0x1.0aa4b6p-16, -0x1.18aeb4p-22, 0x1.e2275cp-21};
 
-/// 2^(integer - 127), for integers from 1 to 254.
+/// Returns 2^(integer - 127) for integers from 1 to 254.
 static Value buildPower(SequenceBuilder &b, Value integer) {
   return b.bitcast(b.shl(integer, 23), b.builder.getF32Type());
 }
 
-/// exp(r) 2^n with x = r + n log(2), in two steps: what is subnormal or
-/// overflows is rounded once, by the second.
+/// Returns exp(r) 2^n with x = r + n log(2). It multiplies by 2^n in two steps,
+/// so that a subnormal or overflowing result is rounded once, by the second.
 static Value buildExp(SequenceBuilder &b, Value x) {
   using P = arith::CmpFPredicate;
   auto real = [&](double value) { return b.real(x.getType(), value); };
   x = b.select(b.compare(P::OGT, x, real(89.0)), real(89.0), x);
   x = b.select(b.compare(P::OLT, x, real(-104.0)), real(-104.0), x);
-  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
+  // The ulp of a sum near 2^23 + 2^22 is 1, so that its low bits hold the
+  // integer.
   Value sum = b.fma(x, real(0x1.715476p+0), real(0x1.8p23));
   Value whole = b.sub(sum, real(0x1.8p23));
   Value r = b.fma(whole, real(-0x1.62e430p-1), x);
   r = b.fma(whole, real(0x1.05c610p-29), r);
   Value rest = b.fma(b.mul(r, r), b.polynomial(r, expCoefficients), r);
   Value power = b.add(real(1.0), rest);
-  // Half of n, by a shift of what is not negative.
+  // Adding 256 makes n non-negative, so that a shift halves it.
   Value n = b.subi(b.bits(sum), b.like(b.bits(sum), 0x4B400000 - 256));
   Value half = b.shr(n, 1);
   Value first = buildPower(b, b.subi(half, b.like(half, 1)));
@@ -85,7 +87,7 @@ static Value buildExp(SequenceBuilder &b, Value x) {
   return b.mul(b.mul(power, first), second);
 }
 
-/// log(m) + e log(2) with x = m 2^e, m from sqrt(1/2) to sqrt(2).
+/// Returns log(m) + e log(2) with x = m 2^e and m from sqrt(1/2) to sqrt(2).
 static Value buildLog(SequenceBuilder &b, Value x) {
   using P = arith::CmpFPredicate;
   auto real = [&](double value) { return b.real(x.getType(), value); };
@@ -109,14 +111,15 @@ static Value buildLog(SequenceBuilder &b, Value x) {
   return b.select(b.compare(P::OGT, x, real(0.0)), result, outside);
 }
 
-/// A number that is not negative with the sign of another.
+/// Returns a non-negative number with the sign of another.
 static Value withSign(SequenceBuilder &b, Value magnitude, Value x) {
   Value bits = b.bits(magnitude);
-  Value sign = b.andi(b.bits(x), b.like(bits, 0x80000000));
+  Value sign = b.andi(b.bits(x), b.like(bits, f32SignMask));
   return b.bitcast(b.ori(bits, sign), b.builder.getF32Type());
 }
 
-/// Odd: a polynomial near zero, 1 - 2 / (exp(2a) + 1) beyond.
+/// Returns tanh, an odd function: a polynomial near zero, 1 - 2 / (exp(2a) + 1)
+/// beyond.
 static Value buildTanh(SequenceBuilder &b, Value x) {
   auto real = [&](double value) { return b.real(x.getType(), value); };
   Value a = b.abs(x);
@@ -129,8 +132,8 @@ static Value buildTanh(SequenceBuilder &b, Value x) {
   return withSign(b, b.select(isSmall, small, large), x);
 }
 
-/// Odd: a polynomial of the square up to 1, one of the magnitude up to 4, where
-/// f32 ends.
+/// Returns erf, an odd function: a polynomial of the square up to 1, and one of
+/// the magnitude up to 4, beyond which erf is 1 in f32.
 static Value buildErf(SequenceBuilder &b, Value x) {
   using P = arith::CmpFPredicate;
   auto real = [&](double value) { return b.real(x.getType(), value); };
@@ -147,7 +150,7 @@ static Value buildErf(SequenceBuilder &b, Value x) {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// Replaces a function by what `build` makes of its operand in f32.
+/// Replaces a function by what `build` returns for its operand in f32.
 template <typename OpTy, Value (*build)(SequenceBuilder &, Value)>
 static LogicalResult expand(OpTy op, PatternRewriter &rewriter) {
   SequenceBuilder b(rewriter, op.getLoc());

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the sequences of docs/Numerics.md over SoftFloat, each
-// line one rounding.
+// This file implements the sequences of docs/Numerics.md with SoftFloat. Each
+// line rounds once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ Pair reference::twoProdDekker(const SoftFloat &a, const SoftFloat &b) {
   return {x, s.low.mul(t.low).sub(e3)};
 }
 
-/// Replaces (a, b) by the pair that a transform makes of them.
+/// Replaces (a, b) by the pair that a transform returns.
 static void apply(Pair (*transform)(const SoftFloat &, const SoftFloat &),
                   SoftFloat &a, SoftFloat &b) {
   Pair pair = transform(a, b);
@@ -118,7 +118,8 @@ Components reference::scale(ComponentsRef s, const SoftFloat &v) {
 // Expansion and expansion
 //===----------------------------------------------------------------------===//
 
-/// The names are those of docs/MCF.md.
+/// Multiplies expansions of three components. The variables have the names of
+/// docs/MCF.md.
 static Components mulThree(ComponentsRef a, ComponentsRef b) {
   auto [p00, e00] = twoProd(a[0], b[0]);
   auto [p01, e01] = twoProd(a[0], b[1]);
@@ -183,7 +184,8 @@ Components reference::sub(ComponentsRef x, ComponentsRef y) {
   return add(x, neg(y));
 }
 
-/// Long division: each digit is the leading quotient of what is left.
+/// Computes a long division. Each digit is the leading quotient of the
+/// remainder.
 static Components divThree(ComponentsRef x, ComponentsRef y) {
   SoftFloat q1 = x[0].div(y[0]);
   Components r = sub(x, scale(y, q1));
@@ -285,14 +287,14 @@ bool reference::isMixed(ComponentsRef components) {
   return components.front().getFormat() != components.back().getFormat();
 }
 
-/// e = max(exponent(hi), -126).
+/// Returns max(exponent(hi), -126).
 static int getLeadingExponent(const SoftFloat &high) {
   constexpr int kLeast = -126;
   return high.isZero() ? kLeast
                        : std::max(llvm::ilogb(high.getAPFloat()), kLeast);
 }
 
-/// Scaling is exact in f64, whatever the formats.
+/// Widens a mixed expansion. The scaling is exact in f64 for all formats.
 Components reference::widenMixed(ComponentsRef stored) {
   if (!isMixed(stored))
     return Components(stored);
@@ -397,8 +399,8 @@ SoftFloat reference::roundByBits(const SoftFloat &x, Format format,
   if (exponent > llvm::APFloat::semanticsMaxExponent(semantics))
     return SoftFloat::getInf(format, x.isNegative());
 
-  // Truncate, and see what is left in units in the last place. An f32's
-  // fraction of a unit is exact in f64.
+  // Truncate, and compute the remainder in units in the last place, which is
+  // exact in f64 for an f32.
   SoftFloat magnitude = x.abs().convert(Format::F64);
   SoftFloat lower = magnitude.convert(format, llvm::RoundingMode::TowardZero);
   int ulp =
@@ -406,8 +408,8 @@ SoftFloat reference::roundByBits(const SoftFloat &x, Format format,
       int(getPrecision(format)) + 1;
   SoftFloat left = magnitude.sub(lower.convert(Format::F64));
 
-  // The next number away from zero has the next code; after the largest it is
-  // infinity.
+  // The next number away from zero has the next code; after the largest number
+  // comes infinity.
   bool isUp = roundsUp(left.scaleByPowerOfTwo(-ulp), rounding, bits);
   SoftFloat result = SoftFloat::fromBits(format, lower.toBits() + isUp);
   return x.isNegative() ? result.neg() : result;

@@ -102,7 +102,7 @@ llvm::Error BlockInterpreter::executeBroadcast(Operation *op) {
 // Calls and control flow
 //===----------------------------------------------------------------------===//
 
-/// Runs a function's only block in values of its own.
+/// Runs the only block of a function with a new environment.
 static llvm::Expected<SmallVector<Datum>>
 runFunction(func::FuncOp function, ArrayRef<Datum> arguments, unsigned depth) {
   constexpr unsigned kDeepest = 100;
@@ -209,7 +209,8 @@ llvm::Error BlockInterpreter::executeElementwise(Operation *op) {
          llvm::zip(lanes, operands, op->getOperands())) {
       if (!datum)
         return get(operand).takeError();
-      // A scalar meets every lane of a vector (the condition of a select).
+      // A scalar operand, such as the condition of a select, is used for every
+      // lane.
       lane = &getLane(*datum, i);
     }
     Evaluation evaluation(op, lanes);

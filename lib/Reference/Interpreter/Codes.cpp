@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the codes of scaled values by the specification.
+// This file implements the codes of scaled values from the specification.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ SoftFloat reference::clamp(const SoftFloat &x, const SoftFloat &low,
 // Logarithm and power of two
 //===----------------------------------------------------------------------===//
 
-/// The coefficients of docs/Numerics.md, that of f^0 first.
+/// The coefficients in docs/Numerics.md, beginning with that of f^0.
 static constexpr uint32_t log2Coefficients[] = {
     0x3FB8AA3B, 0xBF38AA38, 0x3EF639EB, 0xBEB8AE27, 0x3E9369C1,
     0xBE74AE05, 0x3E5CE4B1, 0xBE543E17, 0x3E00DA81};
@@ -58,7 +58,7 @@ static constexpr uint32_t exp2Coefficients[] = {
     0x3F800000, 0x3F317218, 0x3E75FDEC, 0x3D6357BB,
     0x3C1D9850, 0x3AAF85C1, 0x391FD104};
 
-/// c0 + f * (c1 + f * (...)), each step an fma.
+/// Evaluates c0 + f * (c1 + f * (...)) with an fma in each step.
 static SoftFloat evaluatePolynomial(ArrayRef<uint32_t> coefficients,
                                     const SoftFloat &f) {
   auto sum = SoftFloat::fromBits(Format::F32, coefficients.back());
@@ -69,7 +69,7 @@ static SoftFloat evaluatePolynomial(ArrayRef<uint32_t> coefficients,
 
 SoftFloat reference::log2(const SoftFloat &x) {
   int64_t bits = x.toBits();
-  // Right shifts of negative numbers round down.
+  // Right shifts round negative numbers down.
   int64_t exponent = (bits - 0x3F3504F3) >> 23;
   auto m = SoftFloat::fromBits(Format::F32, bits - exponent * (1 << 23));
   SoftFloat f = m.sub(toReal(1));
@@ -112,7 +112,7 @@ static Minifloat getMinifloat(MinifloatCodeAttr code) {
                    std::nullopt,
                    std::nullopt};
   if (auto exponents = code.getExponents()) {
-    // Subnormal numbers stay below the format's own smallest exponent.
+    // Subnormal numbers remain below the format's own smallest exponent.
     if (exponents->least != 1 - format.bias)
       format.least = exponents->least;
     format.most = exponents->most;
@@ -124,8 +124,7 @@ static SoftFloat getLargestOf(Type format) {
   return SoftFloat::getLargest(*getFormat(format)).convert(Format::F32);
 }
 
-/// The bits of 2, and how many units in the last place of 2 + |y| two codes
-/// have between them.
+/// The bits of 2, and the distance between two codes in ulps of 2 + |y|.
 static constexpr int64_t bitsOfTwo = 0x40000000;
 static int64_t getStepMuLaw(bool isSigned) {
   return isSigned ? 197379 : 372827;
@@ -159,7 +158,7 @@ SoftFloat reference::prepare(CodeAttrInterface code, const SoftFloat &value) {
 SoftFloat reference::measure(CodeAttrInterface code, const SoftFloat &value) {
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return measureDynamic(isSigned(dynamic), value);
-  // A value that no code stands for counts for more than every number.
+  // A value without a code has a greater magnitude than every number.
   auto mulaw = dyn_cast<MuLawCodeAttr>(code);
   if (mulaw &&
       (!value.isFinite() || (!isSigned(mulaw) && isLess(value, toReal(0)))))
@@ -171,14 +170,14 @@ SoftFloat reference::finish(CodeAttrInterface code, const SoftFloat &value) {
   return isa<RootCodeAttr>(code) ? value.mul(value) : value;
 }
 
-/// Rounds to a format; a finite value saturates at the largest number.
+/// Rounds to a format. A finite value saturates at the largest number.
 static SoftFloat roundTo(Format format, const SoftFloat &y, bool isFinite) {
   if (isFinite && y.isInf())
     return SoftFloat::getLargest(format, y.isNegative());
   return y.convertSaturating(format);
 }
 
-/// The bits of one of the numbers around y.
+/// Returns the bits of one of the two numbers around y.
 static uint64_t encodeFloat(Format format, RoundingMode rounding,
                             const SoftFloat &y, bool isFinite,
                             uint16_t random) {
@@ -203,13 +202,13 @@ static Codes encodePair(PairCodeAttr code, const SoftFloat &number,
   return {high.toCanonicalBits(), low};
 }
 
-/// The largest magnitude of a sign.
+/// Returns the largest magnitude of the numbers with a sign.
 static SoftFloat getLargestOfSign(CodeAttrInterface code, bool isNegative) {
   auto dynamic = dyn_cast<DynamicCodeAttr>(code);
   return dynamic && isNegative ? getLargestNegative() : getLargest(code);
 }
 
-/// L * |y|^(exponent / 8) with y's sign, as a code of its own.
+/// Encodes L * |y|^(exponent / 8), with the sign of y, in the base code.
 static Codes encodeExpanded(ExpandedCodeAttr code, const SoftFloat &y,
                             bool isFinite, CodeContext context) {
   CodeAttrInterface base = code.getCode();
@@ -221,7 +220,7 @@ static Codes encodeExpanded(ExpandedCodeAttr code, const SoftFloat &y,
   return encode(base, largest.mul(power).copySign(y), isFinite, context);
 }
 
-/// 127 * (2z / (1 + |z|)).
+/// Encodes 127 * (2z / (1 + |z|)), where z is y clamped to [-1, 1].
 static uint64_t encodeSoftsign(RoundingMode rounding, const SoftFloat &y,
                                uint16_t random) {
   SoftFloat z = clamp(y, toReal(-1), toReal(1));
@@ -259,8 +258,10 @@ SoftFloat reference::unscale(CodeAttrInterface code, const SoftFloat &number,
   return number.isNegative() ? read.abs().neg() : read;
 }
 
-/// The largest code q with q * D <= d + the random part of D, in units of
-/// 2^-24 of it, where 2 + d units are a sum's magnitude.
+/// Encodes a sum of magnitude 2 + d, where d is in units in the last place.
+/// Returns the largest q with q * D <= d + r * D for the random fraction r,
+/// where D is the distance between two codes. 1 / D is approximated by a
+/// multiple of 2^-24.
 static uint64_t encodeMuLaw(MuLawCodeAttr code, const SoftFloat &sum,
                             uint16_t random) {
   bool hasSign = isSigned(code);
@@ -282,7 +283,7 @@ static uint64_t encodeDynamic(DynamicCodeAttr code, const SoftFloat &y,
                              orientBits(code.getRounding(), y, random));
 }
 
-/// The code of a plane, whose zero may be raised.
+/// Encodes a value in a code with one plane, without a floor.
 static uint64_t encodeOne(CodeAttrInterface code, const SoftFloat &y,
                           bool isFinite, CodeContext context) {
   if (auto plain = dyn_cast<FloatCodeAttr>(code))
@@ -327,7 +328,7 @@ uint64_t reference::roundLevel(const SoftFloat &level, uint16_t random) {
   return (units + random) >> 16;
 }
 
-/// (|code| / L)^(8 / exponent) with the code's sign.
+/// Decodes (|code| / L)^(8 / exponent) with the sign of the code.
 static SoftFloat decodeExpanded(ExpandedCodeAttr code, ArrayRef<uint64_t> codes,
                                 unsigned exponent) {
   CodeAttrInterface base = code.getCode();
@@ -340,7 +341,7 @@ static SoftFloat decodeExpanded(ExpandedCodeAttr code, ArrayRef<uint64_t> codes,
   return exp2(difference.mul(inverse)).copySign(value);
 }
 
-/// w / (2 - |w|) with w = code / 127.
+/// Decodes w / (2 - |w|) with w = code / 127.
 static SoftFloat decodeSoftsign(uint64_t code) {
   if (code == 0x80)
     return SoftFloat::getNaN(Format::F32);
@@ -355,7 +356,7 @@ static SoftFloat decodeRoot(uint64_t code) {
   return SoftFloat::fromUnsigned(Format::F32, code).div(toReal(254));
 }
 
-/// The float or the sum of floats that the bits of some stand for.
+/// Returns the float, or the sum of two floats, with the given bits.
 static SoftFloat decodeFloats(Format format, ArrayRef<uint64_t> codes) {
   Components parts;
   for (uint64_t bits : codes)

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the dynamic code by docs/Numerics.md: decades of evenly
-// spaced values, counted by their rank from zero's code on.
+// This file implements the dynamic code of docs/Numerics.md: decades of evenly
+// spaced values. The rank of a value counts from the code of zero.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ using namespace tandem;
 using namespace tandem::reference;
 
 namespace {
-/// Decade i has n values 10^(i-6) * (0.1 + 0.9 * (k + 1/2) / n). The numbers
-/// below are quotients of integers: `unit` is 10^(7-i), so that the values are
+/// Decade i has n values 10^(i-6) * (0.1 + 0.9 * (k + 1/2) / n). The functions
+/// return quotients of integers: `unit` is 10^(7-i), so that the values are
 /// (2n + 18k + 9) / (2n * unit).
 struct Decade {
   Decade(bool isSigned, int index) : count(1 << (index + !isSigned)), unit(1) {
@@ -34,9 +34,9 @@ struct Decade {
   SoftFloat getPeak() const { return toQuotient(10, unit); }
   /// Returns the factor that scales the decade to 1.
   SoftFloat getInverse() const { return toReal(unit / 10); }
-  /// Returns the number from which on the next decade is nearer.
+  /// Returns the number from which on the next decade has the nearer value.
   SoftFloat getEnd() const { return toQuotient(10 * count + 9, unit * count); }
-  /// The middle of value k of the last decade and 1.
+  /// Returns the midpoint between value k of the last decade and 1.
   SoftFloat getMiddleToOne(int k) const {
     return toQuotient(22 * count + 18 * k + 9, 40 * count);
   }
@@ -51,17 +51,19 @@ struct Decade {
 };
 } // namespace
 
-/// The values lie in seven decades.
+/// The number of decades.
 static constexpr int numDecades = 7;
 
-/// The value of a rank that counts from `decade.count`.
+/// Returns the value of a rank, where ranks in a decade count from
+/// `decade.count`.
 static SoftFloat getValue(const Decade &decade, uint64_t rank) {
   double place = (rank - decade.count + 0.5) / decade.count;
   SoftFloat inDecade = toReal(place).fma(toQuotient(9, 10), toQuotient(1, 10));
   return inDecade.mul(decade.getPeak());
 }
 
-/// The nearest rank to a magnitude, as though all ranks below 1's were there.
+/// Returns the rank nearest to a magnitude, as if all ranks below that of 1 had
+/// values.
 static int64_t chooseRank(bool isSigned, const SoftFloat &magnitude) {
   int index = 0;
   while (index + 1 < numDecades &&
@@ -75,11 +77,12 @@ static int64_t chooseRank(bool isSigned, const SoftFloat &magnitude) {
   return int64_t(place.toDouble() * decade.count) - !isSigned;
 }
 
-/// Zero's byte, and the one that stands for NaN.
+/// Return the codes of zero and of NaN.
 static int64_t getZero(bool isSigned) { return isSigned ? 127 : 0; }
 static uint64_t getNaN(bool isSigned) { return isSigned ? 1 : 254; }
 
-/// The rank whose byte is NaN's, on the negative side of a signed code.
+/// The ranks whose codes are NaN, for the negative numbers of the signed code
+/// and for the unsigned code.
 static constexpr int64_t lostNegative = 126, lostUnsigned = 254;
 
 SoftFloat reference::getLargestNegative() {
@@ -94,18 +97,18 @@ SoftFloat reference::measureDynamic(bool isSigned, const SoftFloat &value) {
   return raised.isFinite() ? raised : value.abs();
 }
 
-/// The byte of a rank.
+/// Returns the code of a rank.
 static uint64_t makeByte(bool isSigned, bool isNegative, int64_t rank) {
   return getZero(isSigned) + (isNegative ? -rank : rank);
 }
 
-/// The nearest rank, of those that are numbers.
+/// Returns the nearest rank whose code is a number.
 static int64_t chooseNumber(bool isSigned, bool isNegative,
                             const SoftFloat &magnitude) {
   Decade last(isSigned, numDecades - 1);
   int64_t rank = std::max<int64_t>(1, chooseRank(isSigned, magnitude));
   if (!isSigned) {
-    // The last decade lacks the value before 1.
+    // The value before 1 in the last decade has no code.
     bool isOne = !isLess(magnitude, last.getMiddleToOne(last.count - 2));
     return isOne ? lostUnsigned + 1 : std::min(rank, lostUnsigned - 1);
   }
@@ -129,7 +132,8 @@ uint64_t reference::encodeDynamic(bool isSigned, const SoftFloat &y,
                   chooseNumber(isSigned, isNegative, magnitude));
 }
 
-/// level, where beyond `last` the numbers are 1 / slope as far apart.
+/// Returns the level, rescaled beyond `last`, where numbers are 1 / slope times
+/// as far apart.
 static SoftFloat stretch(const SoftFloat &level, int64_t last,
                          const SoftFloat &slope) {
   if (!isLess(toReal(last), level))
@@ -137,7 +141,7 @@ static SoftFloat stretch(const SoftFloat &level, int64_t last,
   return level.sub(toReal(last)).fma(slope, toReal(last));
 }
 
-/// The level between the last ranks that are numbers.
+/// Adjusts and limits a level near the last ranks whose codes are numbers.
 static SoftFloat limitLevel(bool isSigned, bool isNegative,
                             const SoftFloat &level) {
   int64_t last = !isSigned    ? lostUnsigned - 1
@@ -149,7 +153,8 @@ static SoftFloat limitLevel(bool isSigned, bool isNegative,
   return stretch(level, last, slope).minNum(toReal(last + 1));
 }
 
-/// A magnitude's rank, and the fraction of the way to the next number.
+/// Returns the rank of a magnitude plus the fraction of the way to the next
+/// number.
 static SoftFloat findLevel(bool isSigned, bool isNegative,
                            const SoftFloat &magnitude) {
   int index = numDecades - 1;
@@ -186,7 +191,7 @@ SoftFloat reference::decodeDynamic(bool isSigned, uint64_t code) {
   int64_t offset = int64_t(code) - getZero(isSigned);
   if (offset == 0)
     return toReal(0);
-  // Ranks of a decade count from the number of its values.
+  // The ranks of a decade count from the number of its values.
   uint64_t rank = std::abs(offset) + !isSigned;
   int index = int(llvm::Log2_64(rank)) - !isSigned;
   SoftFloat value =

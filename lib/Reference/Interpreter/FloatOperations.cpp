@@ -36,7 +36,7 @@ static llvm::Error evaluateChoice(Evaluation &e) {
   return e.give((e.getReal(0).*method)(e.getReal(1)));
 }
 
-/// Operations on the sign, which keep a NaN's payload.
+/// Evaluates an operation on the sign, which preserves the payload of a NaN.
 template <ExactUnary method>
 static llvm::Error evaluateSign(Evaluation &e) {
   return e.giveUnchanged((e.getReal(0).*method)());
@@ -67,7 +67,7 @@ static llvm::Error evaluatePower(Evaluation &e) {
 // Comparison
 //===----------------------------------------------------------------------===//
 
-/// Whether the outcome of a comparison makes a predicate true.
+/// Returns whether a predicate is true for the outcome of a comparison.
 static bool holds(arith::CmpFPredicate predicate, Ordering ordering) {
   using P = arith::CmpFPredicate;
   bool less = ordering == Ordering::Less, equal = ordering == Ordering::Equal;
@@ -146,7 +146,7 @@ static llvm::Error evaluateFromUnsigned(Evaluation &e) {
                                         e.getInteger(0).bits));
 }
 
-/// Truncates; what does not fit has no value in MLIR.
+/// Truncates to an integer. A number that does not fit has no result in MLIR.
 template <bool isSigned>
 static llvm::Error evaluateToInteger(Evaluation &e) {
   unsigned width = e.getResultElement().getIntOrFloatBitWidth();

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the reference interpreter's reading of source graphs.
+// This file implements how the reference interpreter reads source graphs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,8 @@ using namespace tandem::reference;
 // Sources
 //===----------------------------------------------------------------------===//
 
-/// One step from a value to where its elements come from; null at a source.
+/// Goes one step from a value to where its elements come from. Returns null at
+/// a source.
 static Value getOrigin(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *parent = argument.getOwner()->getParentOp();
@@ -97,8 +98,8 @@ static int64_t getRank(Value value) {
   return type ? type.getRank() : 0;
 }
 
-/// Whether some tensor has an entry for each row or column, or is a layer's
-/// matrix.
+/// Returns whether a tensor has an entry for each row or column, or is the
+/// matrix of a layer.
 static bool findRows(func::FuncOp graph) {
   auto isVector = [](BlockArgument argument) {
     RoleAttr role = getRole(argument);
@@ -154,7 +155,8 @@ std::optional<Granularity> GraphReader::getEntries(Value vector) {
   return entries[vector] = per;
 }
 
-/// A splat is as long as what its size was taken from.
+/// Returns which entries a vector has. A splat has those of the tensor.dim that
+/// gives its size.
 std::optional<Granularity> GraphReader::computeEntries(Value vector) {
   Operation *op = vector.getDefiningOp();
   if (!op || isa<linalg::ReduceOp>(op))
@@ -263,7 +265,8 @@ llvm::Error GraphReader::checkRanks() {
   return llvm::Error::success();
 }
 
-/// Checks that the new value of a state per row has an entry per row.
+/// Checks that the new value of a tensor with an entry per row or column has
+/// the same entries.
 llvm::Error GraphReader::checkNewValues() {
   Operation *terminator = graph.getBody().front().getTerminator();
   for (auto [argument, value] :
@@ -290,7 +293,8 @@ llvm::Error GraphReader::checkResults() {
                    " params, states and outputs to give a new value to");
 }
 
-/// The sum, the maximum or the minimum of one tensor.
+/// Returns whether a reduction is the sum, the maximum or the minimum of one
+/// tensor.
 static bool isKnownReduction(linalg::ReduceOp op) {
   Block &body = *op.getBlock();
   Operation &join = body.front();
@@ -301,15 +305,16 @@ static bool isKnownReduction(linalg::ReduceOp op) {
          body.getTerminator()->getOperand(0) == join.getResult(0);
 }
 
-/// Whether a reduction is of all elements, or along rows or columns, where it
-/// names no scope. The names of scopes are the verifier's.
+/// Returns whether a reduction is over all elements or, without a named scope,
+/// over rows or columns. The verifier checks the names of scopes.
 static bool hasScope(linalg::ReduceOp op) {
   if (op.getNumReductionLoops() == op.getNumLoops())
     return true;
   return !op->hasAttr("tandem.scope") && op.getNumLoops() == 2;
 }
 
-/// Every element must meet only its own neighbours in other tensors, or sums.
+/// Checks that an operation combines an element only with elements at the same
+/// position in other tensors, or with sums.
 llvm::Error GraphReader::checkOperation(Operation *op) {
   if (auto reduce = dyn_cast<linalg::ReduceOp>(op)) {
     if (isKnownReduction(reduce) && hasScope(reduce))
@@ -333,7 +338,8 @@ llvm::Error GraphReader::checkOperation(Operation *op) {
                                               : checkEntries(op);
 }
 
-/// Entries of rows do not meet those of columns.
+/// Checks that an operation does not combine entries of rows with those of
+/// columns.
 llvm::Error GraphReader::checkEntries(Operation *op) {
   std::optional<Granularity> joined;
   for (Value operand : op->getOperands()) {
@@ -350,7 +356,8 @@ llvm::Error GraphReader::checkEntries(Operation *op) {
   return llvm::Error::success();
 }
 
-/// Whether a vector is indexed by the rows or columns whose entries it has.
+/// Returns whether a vector of entries of rows is indexed by the row, or one of
+/// entries of columns by the column.
 bool GraphReader::isByPlace(linalg::LinalgOp loop, OpOperand &operand) {
   AffineMap map = loop.getMatchingIndexingMap(&operand);
   if (!hasRows || loop.getNumLoops() != 2 || map.getNumResults() != 1)
@@ -446,7 +453,7 @@ UpdateChains::Distance UpdateChains::getDistance(BlockArgument state,
                                                  Value source) {
   if (source == state)
     return 0;
-  // A step of another state's chain is a value of that state.
+  // A step in the chain of another state is a value of that state.
   if (!source.getDefiningOp() || steps.contains(source))
     return std::nullopt;
   auto known = distances.find(source);
@@ -490,7 +497,8 @@ llvm::Expected<Number> ScalarEvaluator::evaluate(Value source) {
   return value;
 }
 
-/// Float literals are f32 numbers widened; a tensor of them must be uniform.
+/// Evaluates a constant. Float literals are f32 numbers that are widened, and
+/// all elements of a constant tensor must be equal.
 llvm::Expected<Number> ScalarEvaluator::evaluateConstant(Operation *op) {
   Attribute attribute = cast<arith::ConstantOp>(op).getValue();
   if (auto dense = dyn_cast<DenseElementsAttr>(attribute)) {

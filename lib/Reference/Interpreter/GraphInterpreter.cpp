@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the execution of source graphs under a strategy:
-// policies, expansions and storages of docs/Numerics.md. What rows, columns or
-// all elements share is computed once for each; the rest element by element,
-// for each sum over it and for the new values.
+// This file implements the execution of source graphs with a strategy: the
+// policies, expansions and storages of docs/Numerics.md. Values that all
+// elements of a row, a column or the tensor share are computed once. All other
+// values are computed for each element, anew for each sum over it and for the
+// new values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +34,7 @@ using namespace tandem::reference;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One value. Operands are indices of earlier nodes.
+/// One value. Its operands are indices of earlier nodes.
 struct Node {
   enum class Kind {
     /// The decoded value of a tensor: an f32, a component, or all of them.
@@ -52,31 +53,32 @@ struct Node {
   };
   Kind kind;
   SmallVector<unsigned, 3> operands;
-  /// Load: which. Accumulate and Decay: whose storage.
+  /// Load: the tensor. Accumulate and Decay: the tensor whose storage it has.
   unsigned tensor = 0;
   /// The granularity of the node's values.
   Granularity per = Granularity::tensor;
-  /// Reduction: whether it runs over rows, columns or both.
+  /// Reduction: whether it is over rows, columns or both.
   Granularity reduced = Granularity::element;
-  /// Whether the value is an f32 under every policy.
+  /// Whether the value is an f32 in every policy.
   bool isWide = false;
   /// Size: the value.
   uint64_t size = 0;
   /// Scalar: the value. Decay: the factor.
   std::optional<SoftFloat> scalar;
-  /// Decay: the factor's components, as many as the storage has.
+  /// Decay: the factor's components, as many as those of the storage.
   Components split;
   bool isSubtracted = false;
   Operation *op = nullptr;
   OperationHandler handler = nullptr;
 };
 
-/// A new value.
+/// A new value that is to be stored in a tensor.
 struct Store {
   unsigned node;
   const BoundTensor *tensor;
   Granularity per;
-  /// The values from which a scale has yet to be computed.
+  /// The values of groups, which are stored last, when their scale can be
+  /// computed.
   std::vector<SoftFloat> pending;
 };
 
@@ -85,7 +87,7 @@ struct Place {
   uint64_t row = 0, column = 0;
 };
 
-/// A graph under a strategy.
+/// Executes a graph with a strategy.
 class GraphInterpreter {
 public:
   GraphInterpreter(func::FuncOp graph, StrategyOp strategy, MachineState &state)
@@ -172,7 +174,7 @@ private:
   llvm::DenseMap<Value, unsigned> readNodes, wholeNodes;
   SmallVector<Store> stores;
   Place place;
-  /// The values of the nodes per element, for the element at hand.
+  /// The values of the nodes per element at the current element.
   std::vector<Lane> values;
   /// The values of the other nodes, for all rows or columns.
   std::vector<std::vector<Lane>> entries;
@@ -188,7 +190,7 @@ llvm::Error GraphInterpreter::run() {
     return error;
   if (llvm::Error error = build())
     return error;
-  // The rows of a matrix without columns have no means.
+  // There are no means over the rows of a matrix without columns.
   if (reader.isMatrix() && bound.numElements == 0)
     return llvm::Error::success();
   raiseFlags();
@@ -205,7 +207,7 @@ llvm::Error GraphInterpreter::run() {
   return llvm::Error::success();
 }
 
-/// A gradient raises its flag whether or not the graph uses it.
+/// Sets the flags of all gradients, even of those that the graph does not use.
 void GraphInterpreter::raiseFlags() {
   for (const BoundTensor &tensor : bound.tensors) {
     if (tensor.role.getKind() != RoleKind::grad)
@@ -286,7 +288,7 @@ llvm::Error GraphInterpreter::build() {
   return llvm::Error::success();
 }
 
-/// The value as its own update continues with it.
+/// Returns the node of a value with all components, as its own update reads it.
 llvm::Expected<unsigned> GraphInterpreter::wholeNode(Value source) {
   const UpdateStep *step = chains->find(source);
   if (!step)
@@ -300,7 +302,7 @@ llvm::Expected<unsigned> GraphInterpreter::wholeNode(Value source) {
   return node;
 }
 
-/// The value as everything else reads it.
+/// Returns the node of a value as all other operations read it.
 llvm::Expected<unsigned> GraphInterpreter::readNode(Value source) {
   auto known = readNodes.find(source);
   if (known != readNodes.end())
@@ -366,7 +368,7 @@ llvm::Expected<unsigned> GraphInterpreter::makeScalar(Value source) {
   return addNode(node);
 }
 
-/// Whether a number changes nothing that it is joined with.
+/// Returns whether a number is the identity of a reduction.
 static bool isIdentity(const SoftFloat &number, linalg::ReduceOp op) {
   Operation &join = op.getBlock()->front();
   if (isa<arith::AddFOp>(join))
@@ -374,8 +376,8 @@ static bool isIdentity(const SoftFloat &number, linalg::ReduceOp op) {
   return number.isInf() && number.isNegative() == isa<arith::MaximumFOp>(join);
 }
 
-/// Checks the initial value of a reduction: the specification covers only the
-/// elements.
+/// Checks that the initial value of a reduction has no effect, since the
+/// specification covers only the elements.
 llvm::Error GraphInterpreter::checkStart(linalg::ReduceOp op) {
   Value initial = reader.getSource(op.getInits().front());
   bool isFine = reader.isUniform(initial);
@@ -391,7 +393,8 @@ llvm::Error GraphInterpreter::checkStart(linalg::ReduceOp op) {
                    "sum, -inf for a maximum or inf for a minimum");
 }
 
-/// A reduction along a row runs over the columns.
+/// Returns the granularity that a reduction runs over. One that leaves an entry
+/// per row runs over the columns.
 llvm::Expected<Granularity> GraphInterpreter::findReduced(linalg::ReduceOp op) {
   Value input = op.getInputs().front();
   bool isWhole = op.getNumReductionLoops() == op.getNumLoops();
@@ -430,8 +433,9 @@ llvm::Expected<unsigned> GraphInterpreter::makeReduction(linalg::ReduceOp op) {
   return addNode(node);
 }
 
-/// A graph fixes no precision: its elements are real numbers, or truths. What
-/// is not made of elements may come from their number.
+/// Returns whether values may have this type. A graph does not fix a precision:
+/// its elements are real numbers or truth values. Values that do not depend on
+/// elements may be computed from the number of elements.
 static bool isValueType(Type type, bool isWide) {
   Type element = getElementTypeOrSelf(type);
   return element.isF32() || element.isInteger(1) ||
@@ -533,8 +537,8 @@ void GraphInterpreter::moveTo(Granularity per, uint64_t index) {
     place = {index / bound.columns, index % bound.columns};
 }
 
-/// Returns the nodes per element from which the wanted ones are computed, in
-/// order.
+/// Returns, in order, the nodes per element from which the wanted ones are
+/// computed.
 SmallVector<unsigned>
 GraphInterpreter::findNeeded(ArrayRef<unsigned> wanted) const {
   llvm::SmallBitVector isNeeded(nodes.size());
@@ -562,7 +566,8 @@ llvm::Error GraphInterpreter::runElement(ArrayRef<unsigned> needed) {
   return llvm::Error::success();
 }
 
-/// A node that is not per element, for all rows or columns.
+/// Computes the values of a node that is not per element, for all rows or
+/// columns.
 llvm::Error GraphInterpreter::fillEntries(unsigned node) {
   Granularity per = nodes[node].per;
   if (per == Granularity::element)
@@ -577,7 +582,7 @@ llvm::Error GraphInterpreter::fillEntries(unsigned node) {
   return llvm::Error::success();
 }
 
-/// A sum is a tree; extremes come to the same in any order.
+/// Joins numbers. A sum is a tree; the order does not matter for extremes.
 static SoftFloat joinAll(std::vector<SoftFloat> parts, Operation *op) {
   if (isa<arith::AddFOp>(op))
     return sumTree(std::move(parts));
@@ -588,7 +593,7 @@ static SoftFloat joinAll(std::vector<SoftFloat> parts, Operation *op) {
   return result;
 }
 
-/// Joins the reductions of the rows or columns.
+/// Joins the parts of all rows, columns or elements.
 llvm::Expected<SoftFloat>
 GraphInterpreter::reduceOver(Granularity per, Operation *op, Part part) {
   std::vector<SoftFloat> parts;
@@ -602,7 +607,7 @@ GraphInterpreter::reduceOver(Granularity per, Operation *op, Part part) {
   return joinAll(std::move(parts), op);
 }
 
-/// Reduces a node; a reduction over the model covers only this tensor.
+/// Reduces a node. A reduction over the model covers only this tensor.
 llvm::Expected<SoftFloat> GraphInterpreter::reduce(const Node &node) {
   SmallVector<unsigned> needed = findNeeded(node.operands);
   auto part = [&]() -> llvm::Expected<SoftFloat> {
@@ -617,7 +622,7 @@ llvm::Expected<SoftFloat> GraphInterpreter::reduce(const Node &node) {
   });
 }
 
-/// Writes the new values of the tensors of one granularity.
+/// Stores the new values of the tensors of one granularity.
 llvm::Error GraphInterpreter::storeAll(Granularity per) {
   SmallVector<unsigned> wanted;
   for (const Store &store : stores)
@@ -698,15 +703,16 @@ void GraphInterpreter::store(const BoundTensor &tensor, const Lane &value,
     return tensor.write(element, encodeReal(tensor.storage, real, rounding));
   }
   Components whole = componentsOf(value);
-  // A plain storage takes the leading component of another's whole value.
+  // A plain storage takes the leading component of a value with several
+  // components.
   if (!isCompensated(tensor.storage))
     whole = {whole[0].convert(getFormatOfPolicy())};
   tensor.write(element, encodeComponents(tensor.storage, whole));
 }
 
-/// Computes in f32 and rounds once to the policy's format, unless the value is
-/// made of sums and uniform values. An fma of components is the one operation
-/// for which f32 is not wide enough.
+/// Computes in f32 and rounds once to the policy's format, or not at all if the
+/// value depends on sums and uniform values only. An fma of components is the
+/// one operation for which f32 is not wide enough.
 llvm::Expected<Lane>
 GraphInterpreter::evaluateOperation(const Node &node) const {
   bool hasScalar = llvm::any_of(
@@ -717,7 +723,7 @@ GraphInterpreter::evaluateOperation(const Node &node) const {
     Number number = getValue(operand).front();
     if (auto *real = std::get_if<SoftFloat>(&number); real && !isDirect)
       number = real->convert(Format::F32);
-    // A NaN has no sign that it could give.
+    // The sign of a NaN is not specified.
     if (auto *real = std::get_if<SoftFloat>(&number);
         real && real->isNaN() && isa<math::CopySignOp>(node.op))
       number = SoftFloat::getNaN(real->getFormat());
@@ -736,7 +742,8 @@ GraphInterpreter::evaluateOperation(const Node &node) const {
   return result;
 }
 
-/// grow for an expansion, Kahan's sum for a value and its compensation.
+/// Applies grow to an expansion, or Kahan's sum to a value and its
+/// compensation.
 Lane GraphInterpreter::accumulate(const Node &node) const {
   const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
   Components whole = widenMixed(componentsOf(getValue(node.operands[0])));
@@ -748,8 +755,8 @@ Lane GraphInterpreter::accumulate(const Node &node) const {
       settle(storage, isKahan ? kahan(whole, addend) : grow(whole, addend)));
 }
 
-/// mul by the split factor for an expansion. Under Kahan's sum the value
-/// decays; what is still to be added to it does not.
+/// Multiplies an expansion by the split factor. With Kahan's sum, the value
+/// decays and the compensation, which is still to be added to it, does not.
 Lane GraphInterpreter::decay(const Node &node) const {
   const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
   Components whole = widenMixed(componentsOf(getValue(node.operands[0])));

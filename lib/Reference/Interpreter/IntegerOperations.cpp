@@ -20,7 +20,8 @@ using namespace tandem::reference;
 // Wrapping arithmetic and bits
 //===----------------------------------------------------------------------===//
 
-/// Wraps around; Integer drops what is above its width.
+/// Evaluates an operation that wraps around. Integer drops the bits above its
+/// width.
 template <typename Function>
 static llvm::Error evaluateBits(Evaluation &e) {
   const Integer &a = e.getInteger(0), &b = e.getInteger(1);
@@ -81,7 +82,7 @@ static llvm::Error evaluateShift(Evaluation &e) {
   return e.give(Integer(value.width, result));
 }
 
-/// The low and the high half of a product.
+/// Evaluates the low and the high half of a product.
 template <bool isSigned>
 static llvm::Error evaluateExtendedProduct(Evaluation &e) {
   const Integer &a = e.getInteger(0), &b = e.getInteger(1);
@@ -148,7 +149,7 @@ static llvm::Error evaluateSelect(Evaluation &e) {
 // Conversion
 //===----------------------------------------------------------------------===//
 
-/// Widths of results; an index has 64 bits.
+/// Returns the width of the result's elements, which is 64 for an index.
 static unsigned getResultWidth(const Evaluation &e) {
   Type type = e.getResultElement();
   return type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
@@ -161,7 +162,7 @@ static llvm::Error evaluateResize(Evaluation &e) {
   return e.give(Integer(getResultWidth(e), bits));
 }
 
-/// Every bit is kept, also of a NaN.
+/// Evaluates a bitcast. It preserves every bit, including those of a NaN.
 static llvm::Error evaluateBitcast(Evaluation &e) {
   const Number &value = e.getLane(0).front();
   const auto *real = std::get_if<SoftFloat>(&value);

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the execution of kernels at any stage of their lowering:
-// the prologue once, the body for many elements, operation by operation. The
-// blocks of a group run in step, since a reduction needs them all; where one is
-// over the whole tensor, all blocks do.
+// This file implements the execution of kernels at any stage of their lowering.
+// The prologue runs once, the body for many elements, operation by operation.
+// The blocks of a group run in lockstep, since a reduction needs them all; with
+// a reduction over the whole tensor, all blocks do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,12 +30,12 @@ using Operands = ArrayRef<const Datum *>;
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// The result of each reduction that an earlier phase has completed.
+/// The results of the reductions that earlier phases have completed.
 using Totals = SmallVector<std::optional<Number>>;
 
 namespace {
-/// The operations of a body that see memory. Lanes beyond the last element read
-/// zeros and write nothing.
+/// Executes the operations of a body that access memory. Lanes past the last
+/// element read zeros and write nothing.
 class KernelMemory : public Environment {
 public:
   KernelMemory(ProgramOpInterface kernel, MachineState &state, Totals &totals)
@@ -43,7 +43,7 @@ public:
 
   llvm::Error bind();
   uint64_t getNumElements() const { return bound.numElements; }
-  /// Lane 0 becomes this element; a scalar has `numElements` lanes.
+  /// Makes this element lane 0. Scalars get `numElements` lanes.
   void moveTo(uint64_t element, uint64_t numElements) {
     base = element;
     numScalarLanes = numElements;
@@ -53,7 +53,7 @@ public:
   std::optional<llvm::Expected<Results>> execute(Operation *op,
                                                  Operands operands) override;
 
-  /// Leaves the result of a reduction to later phases.
+  /// Sets the result of a reduction for later phases.
   void setTotal(PartialOp op, Number result) const {
     totals[op.getIndex()] = result;
   }
@@ -230,7 +230,7 @@ Results KernelMemory::setFlag(SetFlagOp op, const Datum &condition) {
 }
 
 Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
-  // The tensor, which comes first, has no numbers.
+  // The first operand, the tensor, has no numbers.
   auto word = [&](unsigned i) {
     return std::get<Integer>(operands[i]->front().front()).bits;
   };
@@ -253,12 +253,12 @@ Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The blocks of the largest group, in step.
+/// The blocks of the largest group, which run in lockstep.
 class Tile {
 public:
   Tile(ProgramOpInterface kernel, KernelMemory &memory);
 
-  /// Elements in the tile: at least a block.
+  /// Returns the number of elements in the tile, which is at least one block.
   uint64_t getSize() const { return blocks.size() * width; }
   llvm::Error checkGroups(const MachineState &state);
   void bind(Value value, const Datum &datum);
@@ -276,9 +276,10 @@ private:
 
   ProgramOpInterface kernel;
   KernelMemory &memory;
-  /// Scalars of a body on single elements may have a lane for each of many.
+  /// Whether scalars have a lane for each of many elements, which a body on
+  /// single elements allows.
   bool isScalar;
-  /// Elements of a block.
+  /// The number of elements of a block.
   uint64_t width;
   std::vector<BlockInterpreter> blocks;
   uint64_t begin = 0;
@@ -296,9 +297,9 @@ static uint64_t getGroup(Operation *op) {
   return 1;
 }
 
-/// Whether a body means the same run for many elements at once, which is
-/// faster: it has no vectors, no operations that depend on a condition, and
-/// none that meets a group but the whole tensor.
+/// Returns whether a body may run for many elements at once, which is faster:
+/// it has no vectors, no operations that depend on a condition, and no groups
+/// except the whole tensor.
 static bool isElementwise(ProgramOpInterface kernel) {
   auto isVector = llvm::IsaPred<VectorType>;
   return llvm::none_of(kernel.getBodyBlock(), [&](Operation &op) {
@@ -344,7 +345,8 @@ void Tile::bind(Value value, const Datum &datum) {
     block.bind(value, datum);
 }
 
-/// Whether an operation writes what all elements of a tensor share.
+/// Returns whether an operation writes a value that all elements of a tensor
+/// share.
 static bool isLast(Operation *op) {
   if (auto store = dyn_cast<StorePlaneOp>(op)) {
     auto storage = store.getTensor().getType().getStorage();
@@ -353,7 +355,8 @@ static bool isLast(Operation *op) {
   return isa<StoreOp, PushHistoryOp>(op) && getGroup(op) == Group::all;
 }
 
-/// All elements read old entries, whoever writes new ones first.
+/// Runs the body. Operations that write shared entries run last, so that all
+/// elements read the old entries.
 llvm::Error Tile::run(uint64_t element) {
   begin = element;
   auto body = kernel.getBodyBlock().without_terminator();
@@ -376,14 +379,15 @@ llvm::Error Tile::execute(Operation *op) {
     moveTo(i);
     if (llvm::Error error = block.execute(op))
       return error;
-    // A history gets what all elements share once.
+    // Elements share a history, which is pushed to once.
     if (isa<PushHistoryOp>(op))
       break;
   }
   return llvm::Error::success();
 }
 
-/// A value of the tile's elements, without those beyond the tensor's end.
+/// Returns a value for all elements of the tile, except those past the end of
+/// the tensor.
 llvm::Expected<SmallVector<Lane>> Tile::gather(Value value) {
   SmallVector<Lane> lanes;
   for (auto [i, block] : llvm::enumerate(blocks)) {
@@ -425,7 +429,8 @@ static Number reduceGroup(ReduceKind kind, ArrayRef<Lane> group) {
   return Integer(32, result);
 }
 
-/// The groups of the tile, one after the other; a model is this tensor.
+/// Reduces the groups of the tile one after the other. A reduction over the
+/// model covers only this tensor.
 llvm::Error Tile::reduce(ReduceOp op) {
   llvm::Expected<SmallVector<Lane>> lanes = gather(op.getValue());
   if (!lanes)
@@ -470,7 +475,7 @@ llvm::Error Tile::store(StoreOp op) {
 // Launch
 //===----------------------------------------------------------------------===//
 
-/// The uniform values, once a launch.
+/// Computes the uniform values, once per launch.
 static llvm::Expected<SmallVector<Datum>>
 runPrologue(ProgramOpInterface program, MachineState &state) {
   SmallVector<Datum> arguments;
@@ -482,7 +487,7 @@ runPrologue(ProgramOpInterface program, MachineState &state) {
   return BlockInterpreter().run(program.getPrologueBlock(), arguments);
 }
 
-/// Whether a body of component arithmetic is still written in f32.
+/// Returns whether a body of a component policy is still written in f32.
 static bool lacksPolicy(ProgramOpInterface program) {
   ComputeAttr compute = program.getCompute();
   return compute.getPolicy() == Policy::component &&
@@ -492,7 +497,7 @@ static bool lacksPolicy(ProgramOpInterface program) {
          });
 }
 
-/// Whether the interpreter can run a kernel, or all launches of a step.
+/// Checks that the interpreter supports a kernel, or all launches of a step.
 static llvm::Error checkProgram(ProgramOpInterface program, StringRef name) {
   if (program.isMatrix())
     return makeError("kernel '" + name +
@@ -519,7 +524,7 @@ static llvm::Error runProgram(ProgramOpInterface program, MachineState &state,
     return error;
   for (auto [argument, datum] : llvm::zip(program.getUniforms(), *uniforms))
     tile.bind(argument, datum);
-  // An epilogue writes the same for all elements.
+  // An epilogue writes the same values for all elements.
   uint64_t end = memory.getNumElements();
   if (program.getPer() == Granularity::tensor)
     end = std::min<uint64_t>(end, 1);

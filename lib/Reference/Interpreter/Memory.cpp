@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the binding of tensors and scalars to a machine's state,
-// with a message for everything that a launch refuses.
+// with an error for everything that a launch refuses.
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,18 +73,19 @@ uint32_t reference::getFlags(const BoundTensor &tensor,
 }
 
 namespace {
-/// Binds one tensor after another, and then knows how many elements they have.
+/// Binds one tensor after another, and then determines how many elements they
+/// have.
 class Binder {
 public:
   explicit Binder(MachineState &state) : state(state) {}
 
   llvm::Error add(RoleAttr role, StorageAttrInterface storage);
-  /// The first plane sets the size of flat tensors.
+  /// Takes the size of flat tensors from the first plane.
   void measureFlat();
-  /// The first matrix sets the rows and columns.
+  /// Takes the numbers of rows and columns from the first matrix.
   llvm::Error measureMatrices();
-  /// Compares all planes with the size, and creates those that are only
-  /// written and not there yet.
+  /// Compares all planes with the size, and creates missing planes that are
+  /// only written.
   llvm::Expected<BoundTensors> finish();
 
 private:
@@ -97,7 +98,7 @@ private:
   MachineState &state;
   BoundTensors bound;
   llvm::StringSet<> names;
-  /// The plane that set the size.
+  /// The plane that determined the size.
   std::string measuredBy;
   bool isMatrix = false;
 };
@@ -136,7 +137,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
   if (llvm::Error error = checkKnown(storage))
     return error;
   BoundTensor tensor{role, storage, storage.getPlanes(), {}};
-  // A copy that is only written is none of what a function reads.
+  // A function that only reads a tensor does not read its transposed copy.
   if (!role.isDestination())
     llvm::erase_if(tensor.planes,
                    [](const Plane &plane) { return plane.isTransposed; });
@@ -190,7 +191,8 @@ llvm::Error Binder::measureMatrices() {
                    "how many rows and columns there are");
 }
 
-/// All matrices have one shape.
+/// Takes the shape of the first matrix, and checks that all others have the
+/// same.
 llvm::Error Binder::measure(const BoundTensor &matrix) {
   for (auto [plane, data] : llvm::zip(matrix.planes, matrix.data)) {
     if (!data || !(plane.group == Group()))

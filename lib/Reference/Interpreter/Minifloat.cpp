@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements small floats by docs/Numerics.md: a magnitude becomes
-// one of the two codes around it.
+// This file implements the small floats of docs/Numerics.md: a magnitude is
+// rounded to one of the two codes around it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::reference;
 
-/// x * 2^exponent; all uses below are exact.
+/// Returns x * 2^exponent. All uses are exact.
 static SoftFloat shift(const SoftFloat &x, int exponent) {
   return x.convert(Format::F64).scaleByPowerOfTwo(exponent);
 }
@@ -33,7 +33,7 @@ static SoftFloat getMagnitude(const Minifloat &format, uint64_t code) {
   return shift(SoftFloat::fromUnsigned(Format::F64, digits), exponent);
 }
 
-/// The code of the largest number.
+/// Returns the code of the largest number.
 static uint64_t getLargestCode(const Minifloat &format) {
   switch (format.specials) {
   case Specials::ieee:
@@ -56,18 +56,18 @@ SoftFloat reference::getLargest(const Minifloat &format) {
   return largest.convert(Format::F32);
 }
 
-/// The largest code that stands for no more than a positive magnitude.
+/// Returns the largest code whose number does not exceed a positive magnitude.
 static uint64_t truncate(const Minifloat &format, const SoftFloat &magnitude) {
   int lowest = 1 - format.bias;
   int exponent = std::max(floorLog2(magnitude), lowest);
   SoftFloat digits = shift(magnitude, int(format.mantissa) - exponent);
   uint64_t whole = *digits.toInteger(64, /*isSigned=*/false,
                                      SoftFloat::Rounding::TowardZero);
-  // The leading digit of a normal number adds one to the field.
+  // The leading digit of a normal number adds one to the exponent field.
   return (uint64_t(exponent - lowest) << format.mantissa) + whole;
 }
 
-/// Whether the code above is the one to take.
+/// Returns whether a magnitude is rounded to the next larger code.
 static bool isUp(const Minifloat &format, const SoftFloat &magnitude,
                  uint64_t code, uint16_t random) {
   SoftFloat low = getMagnitude(format, code);
@@ -91,7 +91,8 @@ static uint64_t encodeMagnitude(const Minifloat &format, const SoftFloat &y,
   if (format.least)
     magnitude = magnitude.maximum(powerOfTwo(*format.least));
   uint64_t code = truncate(format, magnitude);
-  // Above the largest code lies none; a number has no fraction.
+  // There is no code above the largest, and numbers with a code have no
+  // fraction.
   SoftFloat low = getMagnitude(format, code);
   if (low.compare(magnitude.convert(Format::F64)) == Ordering::Equal)
     return code;

@@ -106,7 +106,8 @@ static llvm::Error evaluateUnary(Evaluation &e) {
   return e.give(sequence(e.getExpansion(0)));
 }
 
-/// A grant is the graph's; without one the operation means two_sum.
+/// Evaluates fast_two_sum, which means two_sum unless the graph grants its
+/// condition.
 static llvm::Error evaluateFastTwoSum(Evaluation &e) {
   bool isGranted = e.as<mcf::FastTwoSumOp>().getGranted();
   return e.give(isGranted ? fastTwoSum(e.getReal(0), e.getReal(1))
@@ -152,7 +153,7 @@ static llvm::Error evaluateComponents(Evaluation &e) {
   return llvm::Error::success();
 }
 
-/// Between a mixed expansion and two components of its leading format.
+/// Converts between a mixed expansion and two components of its leading format.
 static llvm::Error evaluateConvert(Evaluation &e) {
   return e.give(e.getExpansion(0));
 }

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements scales and values under them by the specification, and
-// the operations of the scaled dialect.
+// This file implements scales and scaled values from the specification, and the
+// operations of the scaled dialect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ SoftFloat reference::decodeScale(Type type, uint64_t bits) {
                       : powerOfTwo(int(bits) - 127);
 }
 
-/// The bits of a scale that the type has.
+/// Returns the bits of a scale, which must be a number of the type or NaN.
 static uint64_t encodeScale(Type type, const SoftFloat &scale) {
   if (std::optional<Format> format = getFormat(type))
     return scale.convert(*format).toCanonicalBits();
@@ -41,7 +41,7 @@ static uint64_t encodeScale(Type type, const SoftFloat &scale) {
 }
 
 namespace {
-/// The least and the largest scale.
+/// The smallest and the largest scale.
 struct Range {
   SoftFloat low, high;
 };
@@ -61,14 +61,14 @@ static Range getRange(CodeAttrInterface code, Type type) {
   return {low, high};
 }
 
-/// Beyond the largest scale of the range lies none.
+/// Rounds up to a scale. The argument does not exceed the largest scale.
 static SoftFloat roundUp(const SoftFloat &q, Type type) {
   return q.convert(*getFormat(type), SoftFloat::Rounding::TowardPositive)
       .convert(Format::F32);
 }
 
 static SoftFloat toPowerInRange(int exponent, const Range &range) {
-  // Both ends are positive, so that truncation drops what is not a power.
+  // Both bounds are positive, so that truncation makes them powers of two.
   int lowest = floorLog2(range.low), highest = floorLog2(range.high);
   return powerOfTwo(std::clamp(exponent, lowest, highest));
 }
@@ -129,7 +129,7 @@ unsigned reference::chooseExponent(CodeAttrInterface code,
   if (least == ~uint32_t(0))
     return lowest;
   SoftFloat ratio = scale.div(SoftFloat::fromBits(Format::F32, least));
-  // Any power of what does not exceed 1 is in the range.
+  // Numbers up to 1 are in the range, whatever the power.
   if (!isLess(toReal(1), ratio))
     return highest;
   SoftFloat range = log2(toReal(*code.getRange()));
@@ -166,12 +166,12 @@ SoftFloat reference::dequantize(CodeAttrInterface code,
 // Residuals
 //===----------------------------------------------------------------------===//
 
-/// The largest residual.
+/// Returns the largest residual.
 static SoftFloat getLevels(ResidualStorageAttr storage) {
   return toReal(storage.getResidual().isInteger(8) ? 127 : 32767);
 }
 
-/// Half a unit in the last place of a finite number, in f32.
+/// Returns half a unit in the last place of a finite number, in f32.
 static SoftFloat getHalfUlp(const SoftFloat &high) {
   int lowest =
       llvm::APFloat::semanticsMinExponent(getSemantics(high.getFormat()));
@@ -272,7 +272,7 @@ static llvm::Error evaluateExponent(Evaluation &e) {
   return e.give(Integer(8, chooseExponent(op.getCode(), scale, least)));
 }
 
-/// The optional operands from one on: an exponent and random bits.
+/// Reads the optional operands from `operand` on: an exponent and random bits.
 static CodeContext getContext(Evaluation &e, unsigned operand, Value exponent,
                               Value random = {}) {
   CodeContext context;
@@ -310,8 +310,8 @@ static llvm::Error evaluateDequantize(Evaluation &e) {
   return e.give(dequantize(op.getCode(), codes, scale, context));
 }
 
-/// The nearest number's code. `finite`, if given, tells numbers, which
-/// saturate, from what is written as infinity or NaN.
+/// Returns the code of the nearest number. If given, `finite` tells numbers,
+/// which saturate, from values that are encoded as infinity or NaN.
 static llvm::Error evaluateEncodeFloat(Evaluation &e) {
   auto op = e.as<EncodeFloatOp>();
   unsigned width = e.getResultElement().getIntOrFloatBitWidth();

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements decoding and encoding of each storage, by the
+// This file implements decoding and encoding of each storage, from the
 // specification.
 //
 //===----------------------------------------------------------------------===//
@@ -40,7 +40,7 @@ llvm::Error reference::checkKnown(StorageAttrInterface storage) {
                    describe(storage));
 }
 
-/// Whether a storage has a meaning when values are components of a format.
+/// Returns whether a storage supports values that are components of a format.
 static bool worksOnComponents(StorageAttrInterface storage, Type format) {
   if (auto plain = dyn_cast<FloatStorageAttr>(storage))
     return plain.getRounding() == RoundingMode::nearest;
@@ -51,7 +51,7 @@ static bool worksOnComponents(StorageAttrInterface storage, Type format) {
   return false;
 }
 
-/// Whether a storage has a meaning when values are f32.
+/// Returns whether a storage supports values that are f32.
 static bool worksOnReals(StorageAttrInterface storage) {
   if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
     return !expansion.getExpansion().getLeading().isF32();
@@ -77,8 +77,7 @@ bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
 }
 
-/// Returns the storage under scales, also where a working copy stands before
-/// it; null if there is none.
+/// Returns the scaled storage, which may have a working copy in front, or null.
 static ScaledStorageAttr getScaled(StorageAttrInterface storage) {
   if (auto working = dyn_cast<WorkingStorageAttr>(storage))
     storage = working.getCodes();
@@ -101,7 +100,8 @@ uint64_t reference::getGroup(StorageAttrInterface storage) {
 // Planes as numbers
 //===----------------------------------------------------------------------===//
 
-/// The format of the leading plane of a storage whose planes are all floats.
+/// Returns the format of the leading plane of a storage whose planes are all
+/// floats.
 static Format getLeadingFormat(StorageAttrInterface storage) {
   return *getFormat(storage.getPlanes().front().elementType);
 }
@@ -131,8 +131,8 @@ Components reference::settle(StorageAttrInterface storage,
   return narrowMixed(components, *getFormat(trailing));
 }
 
-/// ((hi - (lo >> 15)) mod 2^16) << 16 | lo; a zero that no encoding pairs with
-/// this lo is the value.
+/// Returns ((hi - (lo >> 15)) mod 2^16) << 16 | lo. If hi is a zero that is
+/// never encoded with this lo, returns that zero.
 static SoftFloat joinRemainder(uint64_t high, uint64_t low) {
   if ((high & 0x7FFF) == 0 && low >= 0x8000)
     return SoftFloat::fromBits(Format::F32, high << 16);
@@ -140,8 +140,8 @@ static SoftFloat joinRemainder(uint64_t high, uint64_t low) {
   return SoftFloat::fromBits(Format::F32, upper << 16 | low);
 }
 
-/// A NaN is 0x7FFF0000: rounding the canonical 0x7FFFFFFF up would make the
-/// visible half a -0.
+/// Splits a value. A NaN becomes 0x7FFF0000, because rounding the canonical
+/// 0x7FFFFFFF up would make its visible half -0.
 static Codes splitRemainder(const SoftFloat &value) {
   uint64_t bits = value.isNaN() ? 0x7FFF0000 : value.toBits();
   return {(bits + 0x8000) >> 16, bits & 0xFFFF};
@@ -151,8 +151,8 @@ static Codes splitRemainder(const SoftFloat &value) {
 // Reals
 //===----------------------------------------------------------------------===//
 
-/// Decodes an element, whose codes are followed by the scale and, for codes
-/// with a range, the exponent.
+/// Decodes an element. Its codes are followed by the scale and, if the code has
+/// a range, by the exponent.
 static SoftFloat decodeScaled(ScaledStorageAttr storage,
                               ArrayRef<uint64_t> planes) {
   size_t count = storage.getCode().getPlanes().size();
@@ -167,7 +167,8 @@ static SoftFloat decodeScaled(ScaledStorageAttr storage,
                     context);
 }
 
-/// Returns the number in the visible copy if `value` does not round to it.
+/// Returns the number in the visible copy if `value` does not round to it, else
+/// `value`.
 static SoftFloat adopt(Format format, uint64_t visible,
                        const SoftFloat &value) {
   SoftFloat shown = SoftFloat::fromBits(format, visible);
@@ -200,7 +201,7 @@ static bool isPositive(const SoftFloat &value) {
   return isLess(toReal(0), value);
 }
 
-/// The codes of a value as though its scale were 1.
+/// Encodes a value as if its scale were 1.
 static Codes encodeAlone(scaled::CodeAttrInterface code, const SoftFloat &value,
                          ElementRounding rounding) {
   SoftFloat prepared = prepare(code, value);
@@ -210,7 +211,8 @@ static Codes encodeAlone(scaled::CodeAttrInterface code, const SoftFloat &value,
   return encode(code, prepared, prepared.isFinite(), context);
 }
 
-/// A positive value is at least the smallest number of its leading plane.
+/// Raises a positive value to at least the smallest number of the leading
+/// plane.
 static SoftFloat raiseToFloor(StorageAttrInterface storage,
                               const SoftFloat &value,
                               ElementRounding rounding) {
@@ -232,7 +234,7 @@ static Codes encodeFloat(FloatStorageAttr storage, const SoftFloat &value,
       roundByBits(value, format, storage.getRounding(), bits));
 }
 
-/// Returns the number that the code keeps of a value, in the format.
+/// Encodes the number that the code keeps of a value, in the storage's format.
 static Codes encodeMasked(MaskedStorageAttr storage, const SoftFloat &value,
                           ElementRounding rounding) {
   scaled::CodeAttrInterface code = storage.getCode();
@@ -241,7 +243,7 @@ static Codes encodeMasked(MaskedStorageAttr storage, const SoftFloat &value,
   return writeComponents({number.convert(*getFormat(storage.getFormat()))});
 }
 
-/// `codes` with the working copy before them.
+/// Inserts the working copy before `codes`.
 static Codes addCopy(WorkingStorageAttr storage, Codes codes) {
   Format format = *getFormat(storage.getFormat());
   SoftFloat decoded = decodeReal(storage.getCodes(), codes);
@@ -281,8 +283,8 @@ getNextAndHistory(const BoundTensor &tensor) {
   return {*tensor.data[count - 2], *tensor.data[count - 1]};
 }
 
-/// The bits of the scale under which a group is stored: made from its largest
-/// magnitude, made by the store before, or given.
+/// Returns the bits of a group's scale: computed from its largest magnitude,
+/// computed by the previous store, or given.
 static uint64_t findScale(const BoundTensor &tensor, uint64_t element,
                           const SoftFloat &amax) {
   ScaledStorageAttr storage = getScaled(tensor.storage);
@@ -299,8 +301,8 @@ static uint64_t findScale(const BoundTensor &tensor, uint64_t element,
   return chooseScale(amax, code, type, storage.getRecipe());
 }
 
-/// The newest magnitude takes the place of the oldest; the scale of the next
-/// store follows from the largest of them and stays where all are zero.
+/// Replaces the oldest magnitude by the newest, and computes the scale of the
+/// next store from the largest one. If all are zero, the scale stays the same.
 static void updateHistory(const BoundTensor &tensor, const SoftFloat &newest) {
   ScaledStorageAttr storage = getScaled(tensor.storage);
   auto [next, history] = getNextAndHistory(tensor);
@@ -320,15 +322,15 @@ static void updateHistory(const BoundTensor &tensor, const SoftFloat &newest) {
 }
 
 namespace {
-/// Elements that share a scale, and their values.
+/// The elements that share a scale, and their values.
 struct ScaledGroup {
   SmallVector<uint64_t> elements;
   SmallVector<SoftFloat> values;
 };
 } // namespace
 
-/// Writes one group: each element's codes, their scale and, for codes with a
-/// range, their exponent.
+/// Writes one group: the codes of each element, their scale and, if the code
+/// has a range, their exponent.
 static void writeGroup(const BoundTensor &tensor, const MachineState &state,
                        const ScaledGroup &group) {
   ScaledStorageAttr storage = getScaled(tensor.storage);
@@ -387,7 +389,8 @@ Components reference::decodeComponents(StorageAttrInterface storage,
                                        ArrayRef<uint64_t> planes,
                                        Format format) {
   Components components = readComponents(storage, planes);
-  // A plain value may be wider than the component format: it is rounded first.
+  // A plain value may be wider than the component format, to which it is
+  // rounded first.
   if (!isCompensated(storage))
     components[0] = components[0].convert(format);
   return components;

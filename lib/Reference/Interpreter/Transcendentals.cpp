@@ -19,7 +19,7 @@
 using namespace mlir;
 using namespace tandem::reference;
 
-/// The polynomial with these coefficients, the constant one first.
+/// Evaluates a polynomial, whose coefficients begin with the constant one.
 static SoftFloat evaluatePolynomial(const SoftFloat &x,
                                     ArrayRef<double> coefficients) {
   SoftFloat sum = toReal(coefficients.back());
@@ -32,7 +32,8 @@ static bool isLess(const SoftFloat &a, double b) {
   return a.compare(toReal(b)) == Ordering::Less;
 }
 
-/// n is the integer nearest to the product of x and what stands for 1/log(2).
+/// Computes exp. n is the integer nearest to the product of x and the constant
+/// for 1/log(2).
 static SoftFloat exponential(const SoftFloat &x) {
   if (x.isNaN())
     return x;
@@ -108,7 +109,7 @@ static SoftFloat errorFunction(const SoftFloat &x) {
       .copySign(x);
 }
 
-/// Computes in f32, whatever the format of the operand.
+/// Computes in f32 for all formats of the operand.
 template <SoftFloat (*function)(const SoftFloat &)>
 static llvm::Error evaluate(Evaluation &e) {
   SoftFloat x = e.getReal(0).convert(Format::F32);

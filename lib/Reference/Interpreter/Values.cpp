@@ -51,7 +51,7 @@ uint64_t tandem::reference::getBits(const Number &number) {
   return std::get<Integer>(number).bits;
 }
 
-/// The types of the numbers in a lane.
+/// Returns the types of the numbers in a lane.
 static SmallVector<Type, 2> getComponentTypes(Type element) {
   if (auto expansion = dyn_cast<mcf::ExpansionType>(element))
     return SmallVector<Type, 2>(expansion.getComponents());
@@ -64,7 +64,7 @@ llvm::Expected<Number> tandem::reference::numberFromBits(Type type,
     return SoftFloat::fromBits(*format, bits);
   if (isa<IndexType>(type))
     return Integer(64, bits);
-  // A scale is its exponent, for which no arithmetic is defined.
+  // A scale is represented by its exponent, on which no arithmetic is defined.
   if (isa<Float8E8M0FNUType>(type))
     return Integer(8, bits);
   auto integer = dyn_cast<IntegerType>(type);
@@ -107,7 +107,7 @@ SmallVector<uint64_t, 2> tandem::reference::datumToBits(const Datum &datum) {
   return bits;
 }
 
-/// The bits of a scalar attribute, or none.
+/// Returns the bits of a scalar attribute, or no value if it is not one.
 static std::optional<uint64_t> bitsOf(Attribute attribute) {
   if (auto real = dyn_cast<FloatAttr>(attribute))
     return real.getValue().bitcastToAPInt().getLimitedValue();

@@ -40,7 +40,7 @@ void runNot(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = ~t.slots[i.slot[1]] & maskOfWidth(i.width);
 }
 
-/// Amounts of the width and more shift everything out.
+/// Shifts left. Amounts of at least the width shift everything out.
 void runShiftLeft(Thread &t, const Instruction &i) {
   uint64_t amount = t.slots[i.slot[2]];
   t.slots[i.slot[0]] =
@@ -59,7 +59,8 @@ void runShiftRightSigned(Thread &t, const Instruction &i) {
                        maskOfWidth(i.width);
 }
 
-/// The 32-bit amount, wrapped or clamped; i.saturate says which.
+/// Returns the 32-bit amount of a funnel shift, clamped if i.saturate is set
+/// and else wrapped.
 unsigned funnelAmount(Thread &t, const Instruction &i) {
   uint64_t amount = t.slots[i.slot[3]];
   return i.saturate ? std::min<uint64_t>(amount, 32) : amount & 31;
@@ -148,7 +149,8 @@ bool decodeFunnelShift(Decoder &d) {
 // Bit fields and permutations
 //===----------------------------------------------------------------------===//
 
-/// Bits beyond the field or the register repeat the field's sign, or are zero.
+/// Extracts a bit field. Bits beyond the field or the register repeat its sign,
+/// or are zero.
 void runExtract(Thread &t, const Instruction &i) {
   uint64_t value = t.slots[i.slot[1]];
   unsigned position = t.slots[i.slot[2]] & 255;
@@ -175,8 +177,8 @@ void runInsert(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = result;
 }
 
-/// Each selector nibble selects one of eight bytes, or its sign if bit 3 is
-/// set.
+/// Permutes bytes. Each selector nibble selects one of eight bytes, or its sign
+/// if bit 3 is set.
 void runPermute(Thread &t, const Instruction &i) {
   uint64_t bytes = (t.slots[i.slot[2]] << 32) | t.slots[i.slot[1]];
   uint64_t selector = t.slots[i.slot[3]], result = 0;

@@ -25,7 +25,7 @@ void runMove(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = t.slots[i.slot[1]];
 }
 
-/// The first element is the least significant.
+/// Packs the elements of a vector; the first one is the least significant.
 void runPack(Thread &t, const Instruction &i) {
   uint64_t result = 0;
   for (unsigned index = 0; index < i.count; ++index)
@@ -33,7 +33,7 @@ void runPack(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = result;
 }
 
-/// The source is read before any element is written.
+/// Unpacks a register. Reads the source before it writes any element.
 void runUnpack(Thread &t, const Instruction &i) {
   uint64_t value = t.slots[i.slot[i.count]];
   for (unsigned index = 0; index < i.count; ++index)
@@ -55,7 +55,8 @@ void runTrap(Thread &t, const Instruction &) { t.fail("trap"); }
 // Decoding
 //===----------------------------------------------------------------------===//
 
-/// The type of one part of a register that {...} splits.
+/// Determines the type of one element of {...} when it splits or forms a
+/// register.
 bool getPartType(Decoder &d, const Operand &vector, const PTXType &whole,
                  PTXType &part) {
   unsigned count = vector.elements.size();
@@ -121,7 +122,7 @@ bool decodeSelect(Decoder &d) {
          d.source(2, type, 2) && d.source(3, kPredicate, 3);
 }
 
-/// Generic and global addresses are the same numbers.
+/// Decodes cvta. Generic and global addresses are the same numbers.
 bool decodeAddressCast(Decoder &d) {
   d.take("to");
   if (!d.take("global"))
@@ -153,7 +154,7 @@ bool decodeBare(Decoder &d) {
   return d.expectOperands(0);
 }
 
-/// ret leaves the kernel: functions cannot be called.
+/// Decodes ret, which leaves the kernel, since functions cannot be called.
 bool decodeReturn(Decoder &d) {
   d.take("uni");
   return decodeBare<runExit>(d);

@@ -24,7 +24,7 @@ namespace {
 // Handlers
 //===----------------------------------------------------------------------===//
 
-/// A result narrower than its register is extended by its sign.
+/// Writes a result. If it is narrower than its register, its sign is extended.
 void writeInteger(Thread &t, const Instruction &i, uint64_t value) {
   value &= maskOfWidth(i.width);
   if (i.isSigned)
@@ -32,7 +32,8 @@ void writeInteger(Thread &t, const Instruction &i, uint64_t value) {
   t.slots[i.slot[0]] = value;
 }
 
-/// A source register may be wider than the source type: its low bits count.
+/// Reads the low bits of a source register, which may be wider than the source
+/// type.
 uint64_t readInteger(Thread &t, const Instruction &i) {
   uint64_t value = t.slots[i.slot[1]] & maskOfWidth(i.sourceWidth);
   return i.sourceIsSigned ? signExtend(value, i.sourceWidth) : value;
@@ -77,7 +78,7 @@ void runFloatToInteger(Thread &t, const Instruction &i) {
                    .value_or(ofNaN));
 }
 
-/// .sat clamps to [+0, 1] and makes zero of NaN.
+/// Clamps to [+0, 1] and converts NaN to zero, as .sat does.
 SoftFloat clampToUnit(const SoftFloat &value) {
   SoftFloat zero(value.getFormat());
   SoftFloat one = SoftFloat::fromInteger(value.getFormat(), 1);
@@ -97,7 +98,8 @@ void runRoundToIntegral(Thread &t, const Instruction &i) {
   writeFloat(t, i, readFloat(t, i).roundToIntegral(i.rounding));
 }
 
-/// PTX leaves open which 8-bit NaN a NaN becomes: one that no store may show.
+/// Returns an 8-bit NaN. PTX leaves open which one a NaN becomes, so that this
+/// is one that kernels never store.
 uint64_t getOpenNaN(Format format) {
   return format == Format::F8E5M2 ? 0xFD : 0xFF;
 }
@@ -108,7 +110,7 @@ uint64_t convertLane(const Instruction &i, const SoftFloat &value) {
   return value.convert(i.format, i.rounding, i.overflow).toCanonicalBits();
 }
 
-/// The first source goes to the upper half.
+/// Packs two sources. The first goes to the upper half.
 void runPack(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = convertLane(i, readFloat(t, i, 1)) << i.width |
                        convertLane(i, readFloat(t, i, 2));
@@ -155,15 +157,16 @@ bool unknown(Decoder &d) {
   return d.fail("unknown conversion '" + d.statement.opcode + "'");
 }
 
-/// Whether every integer of one type is one of the other. PTX has no .sat for
-/// such a conversion.
+/// Returns whether `to` has every integer of `from`. PTX has no .sat for such a
+/// conversion.
 bool holdsAll(const PTXType &to, const PTXType &from) {
   if (to.isSigned() == from.isSigned())
     return to.width >= from.width;
   return to.isSigned() && to.width > from.width;
 }
 
-/// Picks the handler of a conversion between scalars, null if there is none.
+/// Returns the handler of a conversion between scalars, or null if there is
+/// none.
 Handler selectScalar(const Modifiers &modifiers, const PTXType &to,
                      const PTXType &from) {
   if (modifiers.satfinite)
@@ -173,7 +176,7 @@ Handler selectScalar(const Modifiers &modifiers, const PTXType &to,
       return nullptr;
     return modifiers.sat ? runSaturateInteger : runIntegerToInteger;
   }
-  if (!to.isFloat()) // always clamped, .sat or not
+  if (!to.isFloat()) // Always clamps, with or without .sat.
     return modifiers.toIntegral ? runFloatToInteger : nullptr;
   if (!from.isFloat())
     return modifiers.hasRounding && !modifiers.toIntegral && !modifiers.sat
@@ -201,7 +204,7 @@ bool decodeScalar(Decoder &d, const Modifiers &modifiers, const PTXType &to,
          d.source(d.operand(1), from, 1, !from.isFloat());
 }
 
-/// cvt.rn.{bf16x2,f16x2}.f32 and cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32
+/// Decodes cvt.rn.{bf16x2,f16x2}.f32 and cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32.
 bool decodePack(Decoder &d, const Modifiers &modifiers, const PTXType &to,
                 const PTXType &from) {
   bool isFP8 = to.width == 8;
@@ -214,7 +217,7 @@ bool decodePack(Decoder &d, const Modifiers &modifiers, const PTXType &to,
          d.source(1, from, 1) && d.source(2, from, 2);
 }
 
-/// Between f16x2 and the 8-bit pairs.
+/// Decodes conversions between f16x2 and pairs of 8-bit floats.
 bool decodePair(Decoder &d, const Modifiers &modifiers, const PTXType &to,
                 const PTXType &from) {
   bool toFP8 = to.width == 8 && from.format == Format::F16;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the kernel under construction and the decoder's
-// services: registers, constants, labels, modifiers and operands.
+// This file implements the kernel under construction, and the decoder's access
+// to registers, constants, labels, modifiers and operands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,8 @@ using llvm::Twine;
 // KernelBuilder
 //===----------------------------------------------------------------------===//
 
-/// Registers start with a value that is unlikely to pass for a computed one.
+/// The initial value of registers, which is unlikely to pass for a computed
+/// one.
 static constexpr uint64_t kPoison = 0xA5A5A5A5A5A5A5A5;
 
 static constexpr std::pair<llvm::StringLiteral, Slot> kSpecialRegisters[] = {
@@ -275,7 +276,7 @@ bool Decoder::address(unsigned index, unsigned slot) {
 // Decoding
 //===----------------------------------------------------------------------===//
 
-/// All opcodes by name; one name can have an integer and a float family.
+/// Returns all opcodes by name. A name may have an integer and a float family.
 static const llvm::StringMap<llvm::SmallVector<Opcode, 2>> &getOpcodeTable() {
   static const auto table = [] {
     llvm::StringMap<llvm::SmallVector<Opcode, 2>> result;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the pieces of the PTX front end: tokens, statements,
-// types, and the decoder that each family of instructions is written against.
+// This file declares the parts of the PTX front end: tokens, statements, types,
+// and the decoder that each family of instructions uses.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,12 +59,12 @@ struct Operand {
   enum Kind : uint8_t { Name, Number, Address, Vector, Pair };
 
   Kind kind = Name;
-  /// A name, a number, or an address's base.
+  /// A name, a number, or the base of an address.
   llvm::StringRef text;
   bool negative = false;
-  /// The offset that is added to an address's base, in bytes.
+  /// The offset in bytes that is added to the base of an address.
   int64_t offset = 0;
-  /// The parts of {a, b} and p|q.
+  /// The elements of {a, b} and p|q.
   std::vector<Operand> elements;
 };
 
@@ -98,7 +98,8 @@ struct PTXType {
 
 std::optional<PTXType> parseType(llvm::StringRef text);
 
-/// Reads an unsigned decimal or hexadecimal literal, perhaps with a U suffix.
+/// Parses an unsigned decimal or hexadecimal literal, which may have a U
+/// suffix.
 bool parseInteger(llvm::StringRef text, uint64_t &value);
 
 //===----------------------------------------------------------------------===//
@@ -116,23 +117,24 @@ public:
 
   void pushScope() { scopes.emplace_back(); }
   void popScope() { scopes.pop_back(); }
-  /// False if the scope has the name already.
+  /// Returns false if the scope already has the name.
   bool declareRegister(llvm::StringRef name, unsigned width);
   std::optional<Register> findRegister(llvm::StringRef name) const;
   Slot getConstant(uint64_t value);
 
   bool declareLabel(llvm::StringRef name);
-  /// Makes the current instruction jump to a label known later.
+  /// Makes the current instruction jump to a label that may be declared later.
   void branchTo(llvm::StringRef label, unsigned line);
   void append(const Instruction &instruction, const Statement &statement);
-  /// Resolves the labels. Names one that is missing in `message`.
+  /// Resolves the labels. If one is missing, names it in `message` and returns
+  /// false.
   bool finish(std::string &message, unsigned &line);
 
-  /// The address of a variable.
+  /// Returns the address of a variable.
   std::optional<uint64_t> findVariable(llvm::StringRef name) const;
 
   Kernel kernel;
-  /// Addresses of the module's variables.
+  /// The addresses of the module's variables.
   const llvm::StringMap<uint64_t> *addresses = nullptr;
 
 private:
@@ -153,7 +155,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// Decodes one statement. The families of instructions read modifiers from left
-/// to right and ask for operands; the first complaint wins.
+/// to right and request operands. Only the first error is kept.
 class Decoder {
 public:
   Decoder(KernelBuilder &builder, const Statement &statement);
@@ -161,17 +163,18 @@ public:
   bool decode();
   llvm::StringRef getMessage() const { return message; }
 
-  /// Records a complaint; returns false.
+  /// Records an error and returns false.
   bool fail(const llvm::Twine &complaint);
 
   llvm::StringRef getName() const { return name; }
-  /// Consumes the next modifier if it is this one.
+  /// Consumes the next modifier if it is this one. Returns whether it was.
   bool take(llvm::StringRef modifier);
-  /// Consumes the next modifier, empty if there is none.
+  /// Consumes and returns the next modifier, or an empty string if there is
+  /// none.
   llvm::StringRef takeAny();
   llvm::StringRef peek() const;
   bool takeType(PTXType &type);
-  /// Complains about modifiers that were not read.
+  /// Reports modifiers that were not read as an error.
   bool endOfModifiers();
   bool expectOperands(unsigned count);
   const Operand &operand(unsigned index) const {
@@ -179,16 +182,16 @@ public:
   }
   unsigned getNumOperands() const { return statement.operands.size(); }
 
-  /// Operands by number in the statement, into slots by number.
+  /// Decodes the operand with this index in the statement into a slot.
   bool destination(unsigned index, unsigned width, unsigned slot = 0);
   bool source(unsigned index, const PTXType &type, unsigned slot);
-  /// The same for an operand inside another. `mayBeWider` is for ld, st and
-  /// cvt.
+  /// Decodes an operand, which may be an element of another one. `mayBeWider`
+  /// is for ld, st and cvt.
   bool destination(const Operand &operand, unsigned width, unsigned slot,
                    bool mayBeWider = false);
   bool source(const Operand &operand, const PTXType &type, unsigned slot,
               bool mayBeWider = false);
-  /// [register + offset]
+  /// Decodes [register + offset].
   bool address(unsigned index, unsigned slot);
 
   KernelBuilder &builder;
@@ -207,7 +210,8 @@ private:
 
 using DecodeFunction = bool (*)(Decoder &);
 
-/// The instructions of a name that a function decodes, by their last type.
+/// The instructions that a function decodes among those of one name, by their
+/// last type.
 enum class OpcodeClass : uint8_t { Any, Integer, Float };
 
 struct Opcode {
@@ -224,7 +228,7 @@ llvm::ArrayRef<Opcode> getMemoryOpcodes();
 llvm::ArrayRef<Opcode> getControlOpcodes();
 llvm::ArrayRef<Opcode> getWarpOpcodes();
 
-/// Shared by the integer and the float setp.
+/// Decodes the comparison of an integer or float setp.
 bool decodeComparison(Decoder &decoder, ConditionMask &mask);
 bool decodePredicates(Decoder &decoder, Handler handler, const PTXType &type);
 

@@ -70,7 +70,7 @@ llvm::StringMap<uint64_t> PTXModule::getStaticCounts(StringRef name) const {
 
 namespace {
 
-/// One launch: the threads of the current block, and what they have counted.
+/// One launch: the threads of the current block, and the executed instructions.
 class Launch {
 public:
   Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
@@ -85,9 +85,9 @@ private:
   void startThread(Thread &thread, Dim3 blockIndex, Dim3 threadIndex);
   /// Runs a thread until it waits, exits or fails.
   void resume(Thread &thread);
-  /// Lets threads go on that wait for each other. False if none do.
+  /// Resumes threads that wait for each other. Returns false if there are none.
   bool releaseWaiting();
-  /// The same for the whole block or one warp of it.
+  /// Resumes the threads of the whole block or of one warp if all of them wait.
   bool release(llvm::MutableArrayRef<Thread> group, bool isBlock);
   const Thread *findFailed() const;
   llvm::Error describeFault(Dim3 blockIndex, const Thread &thread) const;
@@ -117,7 +117,7 @@ Launch::Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
   }
 }
 
-/// Calls a function for every index in a range of three dimensions.
+/// Calls a function for every index in a three-dimensional range.
 template <typename Function>
 static llvm::Error forEachIndex(Dim3 size, Function function) {
   for (uint32_t z = 0; z < size.z; ++z)
@@ -250,7 +250,8 @@ static std::string toString(Dim3 index) {
          llvm::utostr(index.z) + ")";
 }
 
-/// A handler runs, and a thread waits, with pc at the next instruction.
+/// Describes a fault at the instruction before pc, which is already at the next
+/// one when a handler runs or a thread waits.
 llvm::Error Launch::describeFault(Dim3 blockIndex, const Thread &thread) const {
   std::string place = "kernel '" + kernel.name + "'";
   if (thread.pc > 0 && thread.pc <= kernel.info.size()) {

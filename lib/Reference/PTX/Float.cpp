@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the correctly rounded arithmetic and the comparisons of
-// PTX. Approximate, flushing and fusible forms are refused.
+// PTX. It refuses approximate, flushing and fusible forms.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,12 @@ namespace {
 
 using Rounding = SoftFloat::Rounding;
 
-/// Lane `shift / width` of a source.
+/// Reads lane `shift / width` of a source.
 SoftFloat read(Thread &t, const Instruction &i, unsigned slot, unsigned shift) {
   return SoftFloat::fromBits(i.format, t.slots[i.slot[slot]] >> shift);
 }
 
-/// Gives the result of every lane of an instruction.
+/// Computes the result of every lane of an instruction with `function`.
 template <typename Function>
 void forEachLane(Thread &t, const Instruction &i, Function function) {
   uint64_t result = 0;
@@ -71,7 +71,7 @@ void runRoundedBinary(Thread &t, const Instruction &i) {
   });
 }
 
-/// The sm_100 form with three sources.
+/// Runs the sm_100 form with three sources.
 template <BinaryMember member>
 void runTernary(Thread &t, const Instruction &i) {
   forEachLane(t, i, [&](unsigned shift) {
@@ -94,14 +94,16 @@ void runReciprocal(Thread &t, const Instruction &i) {
   });
 }
 
-/// The sign of the first source and the magnitude of the second, bit by bit.
+/// Combines the sign of the first source with the magnitude of the second, bit
+/// by bit.
 void runCopySign(Thread &t, const Instruction &i) {
   uint64_t sign = uint64_t(1) << (i.width - 1);
   t.slots[i.slot[0]] =
       (t.slots[i.slot[1]] & sign) | (t.slots[i.slot[2]] & ~sign);
 }
 
-/// A scalar comparison writes its negation to q, a packed one its upper lane.
+/// Compares floats. A scalar comparison writes its negation to q, a packed one
+/// the result of its upper lane.
 void runCompare(Thread &t, const Instruction &i) {
   auto holds = [&](unsigned shift) -> bool {
     Ordering ordering = read(t, i, 2, shift).compare(read(t, i, 3, shift));
@@ -128,7 +130,8 @@ bool takeFloatType(Decoder &d, PTXType &type) {
   return true;
 }
 
-/// Without .rn the assembler may fuse a product and a sum, or approximate.
+/// Consumes .rn, without which the assembler may approximate, or fuse a product
+/// and a sum.
 bool takeRounding(Decoder &d) {
   return d.take("rn") ||
          d.fail("'" + d.statement.opcode +
@@ -145,7 +148,8 @@ bool operands(Decoder &d, const PTXType &type, unsigned numSources) {
   return true;
 }
 
-/// The source of a mixed form, all of whose sources but the last are narrower.
+/// Reads the source of a mixed form, in which all sources except the last are
+/// narrower.
 template <unsigned numSources>
 SoftFloat readMixed(Thread &t, const Instruction &i, unsigned slot) {
   bool isNarrow = slot < numSources;
@@ -169,7 +173,7 @@ void runMixedFma(Thread &t, const Instruction &i) {
   });
 }
 
-/// The sm_100 form that reads 16-bit floats and computes in f32.
+/// Decodes the sm_100 form that reads 16-bit floats and computes in f32.
 template <unsigned numSources>
 bool decodeMixed(Decoder &d, Handler handler, const PTXType &type) {
   PTXType narrow;

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the form in which kernels are executed: every operand is a
-// slot of one register file per thread, constants and special registers
-// included.
+// This file declares the form in which kernels are executed. Every operand is a
+// slot in the register file of a thread, including constants and special
+// registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ struct Thread;
 struct Instruction;
 
 using Handler = void (*)(Thread &, const Instruction &);
-/// A function that runs once every thread of a warp or block has reached an
+/// A function that runs when every thread of a warp or block has reached an
 /// instruction. It reports errors in one of the threads.
 using Meeting = void (*)(llvm::MutableArrayRef<Thread>, const Instruction &);
 using Slot = uint32_t;
@@ -46,33 +46,33 @@ enum SpecialSlot : Slot {
   NctaidY,
   NctaidZ,
   LaneId,
-  /// Takes what is written to `_`.
+  /// Receives values that are written to `_`.
   Sink,
   NumSpecialSlots
 };
 
-/// The outcomes a comparison accepts, one bit for each Ordering.
+/// The outcomes of a comparison that are accepted, one bit for each Ordering.
 using ConditionMask = uint8_t;
 inline ConditionMask maskOf(Ordering ordering) {
   return ConditionMask(1u << unsigned(ordering));
 }
 
-/// One decoded instruction. What the fields mean is the handler's affair.
+/// One decoded instruction. The handler determines what the fields mean.
 struct Instruction {
   static constexpr Slot kNoGuard = ~Slot(0);
   static constexpr unsigned kMaxSlots = 10;
 
   Handler handler = nullptr;
-  /// Set where threads wait for their warp, or for their block.
+  /// Set if threads wait for their warp or block at this instruction.
   Meeting meeting = nullptr;
   bool blockMeets = false;
   Slot guard = kNoGuard;
   bool guardNegated = false;
-  /// Bits and number of the elements that are computed on.
+  /// The width in bits and the number of the elements that are computed.
   uint8_t width = 0;
   uint8_t lanes = 1;
   uint8_t sourceWidth = 0;
-  /// Bits of the destination register, which may exceed `width`.
+  /// The width in bits of the destination register, which may exceed `width`.
   uint8_t registerWidth = 0;
   bool isSigned = false;
   bool sourceIsSigned = false;
@@ -84,9 +84,9 @@ struct Instruction {
   Format sourceFormat = Format::F32;
   SoftFloat::Rounding rounding = SoftFloat::kNearest;
   Overflow overflow = Overflow::Infinity;
-  /// Destinations first, then sources.
+  /// The destinations, followed by the sources.
   std::array<Slot, kMaxSlots> slot{};
-  /// A branch target, an address offset, a parameter's number.
+  /// A branch target, an address offset or the index of a parameter.
   int64_t immediate = 0;
 };
 
@@ -105,18 +105,19 @@ struct Parameter {
 constexpr uint64_t kWarpSize = 32;
 
 /// The shared memory of the running block. Threads run one after another, which
-/// would hide a missing barrier: so every access is checked against those of
-/// other threads since the last one.
+/// would hide a missing barrier. Therefore every access is checked against
+/// those of other threads since the last barrier.
 class SharedMemory {
 public:
   explicit SharedMemory(uint64_t size) : data(size), uses(size) {}
 
-  /// A new block: nothing is left of the one before.
+  /// Starts a new block, which inherits no contents.
   void clear();
-  /// All threads have met.
+  /// Starts a new interval after all threads have met at a barrier.
   void endInterval() { ++interval; }
 
-  /// The bytes for an access by a thread; null, and why, if it is a fault.
+  /// Returns the bytes that a thread accesses. If the access is a fault,
+  /// returns null and sets `why`.
   char *access(uint64_t address, unsigned bytes, bool isWrite, uint32_t thread,
                std::string &why);
 
@@ -136,7 +137,7 @@ private:
   uint64_t interval = 1;
 };
 
-/// A variable in global memory whose values the module gives.
+/// A variable in global memory with values from the module.
 struct Constants {
   std::string name;
   std::shared_ptr<const std::vector<uint32_t>> values;
@@ -146,16 +147,17 @@ struct Kernel {
   std::string name;
   /// The module's constants.
   std::vector<Constants> constants;
-  /// Bytes of the module's shared variables.
+  /// The size of the module's shared variables in bytes.
   uint64_t sharedBytes = 0;
   std::vector<Parameter> params;
   std::vector<Instruction> code;
   std::vector<InstructionInfo> info;
-  /// The register file at the start: constants in place, registers poisoned.
+  /// The initial register file, with constants set and registers poisoned.
   std::vector<uint64_t> initialSlots;
 };
 
-/// A waiting thread's position is after the instruction at which it waits.
+/// The state of a thread. The pc of a waiting thread is after the instruction
+/// at which it waits.
 enum class ThreadState : uint8_t { Running, Waiting, Exited, Failed };
 
 /// The state of one thread.
@@ -171,7 +173,7 @@ struct Thread {
   /// The module's constants.
   const MemoryMap *constants = nullptr;
   SharedMemory *shared = nullptr;
-  /// Its number within the block.
+  /// The index of the thread in its block.
   uint32_t number = 0;
   uint64_t bytesLoaded = 0;
   uint64_t bytesStored = 0;

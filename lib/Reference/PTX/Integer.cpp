@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements integer arithmetic and comparison in exact semantics.
-// Behaviour that PTX leaves undefined (a division by zero) is a fault.
+// This file implements integer arithmetic and comparison with exact semantics.
+// A division by zero, whose result PTX leaves undefined, is a fault.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,8 @@ using namespace tandem::reference::ptx;
 
 namespace {
 
-/// Functions on zero-extended operands; the caller cuts the result to width.
+/// Functions on zero-extended operands. The caller truncates the result to the
+/// width.
 using Unary = uint64_t (*)(uint64_t a, unsigned width);
 using Binary = uint64_t (*)(uint64_t a, uint64_t b, unsigned width);
 
@@ -52,7 +53,8 @@ uint64_t multiplyWideSigned(uint64_t a, uint64_t b, unsigned width) {
 uint64_t divideUnsigned(uint64_t a, uint64_t b, unsigned) { return a / b; }
 uint64_t remainderUnsigned(uint64_t a, uint64_t b, unsigned) { return a % b; }
 
-/// The smallest number divided by -1 wraps, as subtraction does.
+/// Divides signed integers. The smallest number divided by -1 wraps around,
+/// like its negation.
 uint64_t divideSigned(uint64_t a, uint64_t b, unsigned width) {
   int64_t divisor = signExtend(b, width);
   return divisor == -1 ? 0 - a : signExtend(a, width) / divisor;
@@ -110,7 +112,7 @@ void runDivision(Thread &t, const Instruction &i) {
   runBinary<fn>(t, i);
 }
 
-/// The product's and the sum's width is twice that of the factors.
+/// Runs an instruction whose result is twice as wide as its factors.
 template <Binary fn>
 void runWide(Thread &t, const Instruction &i) {
   t.slots[i.slot[0]] = fn(t.slots[i.slot[1]], t.slots[i.slot[2]], i.width) &
@@ -304,7 +306,7 @@ bool ptx::decodeComparison(Decoder &d, ConditionMask &mask) {
   return mask || d.fail("unknown comparison '." + name + "'");
 }
 
-/// p or p|q, then two sources, into slots 0, 1 and 2, 3.
+/// Decodes p or p|q into slots 0 and 1, then two sources into slots 2 and 3.
 bool ptx::decodePredicates(Decoder &d, Handler handler, const PTXType &type) {
   d.result.handler = handler;
   d.result.width = type.width;

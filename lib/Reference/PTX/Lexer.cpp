@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the tokenizer for PTX text, its literals and types.
+// This file implements the lexer for PTX text, its literals and its types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,8 @@ static bool startsWord(char c) {
 
 static bool continuesWord(char c) { return startsWord(c) || llvm::isDigit(c); }
 
-/// A modifier such as L1::no_allocate holds a double colon.
+/// Returns the length of a word. A modifier such as L1::no_allocate contains a
+/// double colon.
 static size_t wordLength(StringRef text) {
   size_t length = 1;
   while (length < text.size()) {
@@ -103,7 +104,8 @@ static std::optional<Format> getPTXFormat(StringRef text) {
       .Default(std::nullopt);
 }
 
-/// The kinds and widths that exist; x2 halves a register of two lanes.
+/// Parses a type of a kind and width that exist. x2 halves a register into two
+/// lanes.
 std::optional<PTXType> ptx::parseType(StringRef text) {
   PTXType type;
   if (text == "pred") {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the memory map and every access to memory. Each access
-// must lie in one registered buffer and be aligned to its whole width.
+// This file implements the memory map and all accesses to memory. Each access
+// must be in one registered buffer and aligned to its whole width.
 //
 //===----------------------------------------------------------------------===//
 
@@ -110,15 +110,16 @@ StringRef describe(Access access) {
   llvm_unreachable("every access is listed");
 }
 
-/// The module's constants where the address is one of theirs, else the caller's
-/// buffers. These may be registered as whole ranges of the host's memory, in
-/// which the constants lie too.
+/// Returns the module's constants if the address is in them, else the caller's
+/// buffers. The latter may be registered as large ranges of the host's memory,
+/// which include the constants.
 const MemoryMap &getMemory(const Thread &t, uint64_t address) {
   bool isConstant = t.constants->allows(address, 1, /*needsWrite=*/false);
   return isConstant ? *t.constants : *t.memory;
 }
 
-/// Checks an access; null if it is a fault, which the thread then records.
+/// Checks an access and returns its bytes. Records a fault in the thread and
+/// returns null if it is not allowed.
 template <Access access>
 char *locate(Thread &t, uint64_t address, unsigned bytes) {
   constexpr bool needsWrite =
@@ -142,7 +143,7 @@ char *locate(Thread &t, uint64_t address, unsigned bytes) {
   return nullptr;
 }
 
-/// The same in the block's shared memory, whose addresses begin at zero.
+/// Does the same in the block's shared memory, whose addresses begin at zero.
 char *locateShared(Thread &t, uint64_t address, unsigned bytes, bool isWrite) {
   std::string why;
   char *data = t.shared->access(address, bytes, isWrite, t.number, why);
@@ -221,7 +222,8 @@ void runLoadParam(Thread &t, const Instruction &i) {
 using Combine = uint64_t (*)(const Instruction &i, uint64_t old, uint64_t a,
                              uint64_t b);
 
-/// Threads run one after another, which makes every access atomic.
+/// Runs an atomic operation. Every access is atomic, since threads run one
+/// after another.
 template <Combine combine>
 void runAtomic(Thread &t, const Instruction &i) {
   unsigned bytes = i.width / 8;
@@ -272,7 +274,8 @@ uint64_t combineMax(const Instruction &i, uint64_t old, uint64_t a, uint64_t) {
 
 enum class Space { Generic, Global, Shared, Param };
 
-/// Ordering and scope change nothing where threads run one after another.
+/// Consumes the ordering and the scope, which have no effect since threads run
+/// one after another.
 bool takeSemantics(Decoder &d, llvm::ArrayRef<StringRef> semantics) {
   bool hasScope = false;
   for (StringRef name : semantics)
@@ -294,7 +297,7 @@ Space takeSpace(Decoder &d) {
   return d.take("param") ? Space::Param : Space::Generic;
 }
 
-/// Hints for caches have no meaning for values.
+/// Consumes cache hints, which do not affect values.
 void takeCacheHints(Decoder &d, llvm::ArrayRef<StringRef> operators) {
   for (StringRef name : operators)
     if (d.take(name))
@@ -306,7 +309,7 @@ void takeCacheHints(Decoder &d, llvm::ArrayRef<StringRef> operators) {
       break;
 }
 
-/// .v2, .v4, .v8 and the type; an access has at most 32 bytes.
+/// Consumes .v2, .v4 or .v8 and the type. An access has at most 32 bytes.
 bool takeVectorType(Decoder &d, PTXType &type) {
   d.result.count = d.take("v2") ? 2 : d.take("v4") ? 4 : d.take("v8") ? 8 : 1;
   if (!d.takeType(type))
@@ -319,7 +322,7 @@ bool takeVectorType(Decoder &d, PTXType &type) {
   return true;
 }
 
-/// Calls a function for each element of a vector operand, or for a scalar.
+/// Calls a function for each element of a vector operand, or once for a scalar.
 template <typename Function>
 bool forEachElement(Decoder &d, const Operand &operand, Function function) {
   if (d.result.count == 1)
@@ -409,7 +412,8 @@ const AtomicOp kAtomics[] = {{"and", runAtomic<combineAnd>, true},
                              {"min", runAtomic<combineMin>, false},
                              {"max", runAtomic<combineMax>, false}};
 
-/// Float sums depend on the order of threads and are refused.
+/// Consumes the operation of an atomic. Refuses float sums, which depend on the
+/// order of threads.
 bool takeAtomicOperation(Decoder &d, PTXType &type) {
   StringRef name = d.takeAny();
   const AtomicOp *found = llvm::find_if(
@@ -429,7 +433,8 @@ bool takeAtomicOperation(Decoder &d, PTXType &type) {
   return true;
 }
 
-/// atom d, [a], b and red [a], b; cas has one more.
+/// Decodes atom d, [a], b and red [a], b. The cas operation has one more
+/// operand.
 bool decodeAtomic(Decoder &d) {
   bool returns = d.getName() == "atom";
   if (!takeSemantics(d, {"relaxed", "acquire", "release", "acq_rel"}))

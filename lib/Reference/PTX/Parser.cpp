@@ -106,7 +106,7 @@ bool Parser::parseDirective() {
   return fail("unknown directive '" + token.text + "'");
 }
 
-/// .shared .align 8 .b8 name[64], from the state space on.
+/// Parses .shared .align 8 .b8 name[64], from the state space on.
 bool Parser::parseVariable(Variable &variable) {
   advance();
   if (token.isWord(".align")) {
@@ -129,7 +129,8 @@ bool Parser::parseVariable(Variable &variable) {
          fail("the alignment of '" + variable.name + "' is not a power of two");
 }
 
-/// A shared variable stands outside of kernels, or in one.
+/// Parses a shared variable, which may be declared outside of kernels or in
+/// one.
 bool Parser::parseShared() {
   Variable variable;
   if (!parseVariable(variable))
@@ -141,7 +142,8 @@ bool Parser::parseShared() {
   return expect(';');
 }
 
-/// .global .align 4 .b32 name[2] = {1, 2}; whose numbers no kernel writes.
+/// Parses .global .align 4 .b32 name[2] = {1, 2}; whose values no kernel
+/// writes.
 bool Parser::parseConstants() {
   Variable variable;
   if (!parseVariable(variable))
@@ -167,7 +169,7 @@ bool Parser::parseConstants() {
       (*values)[place / 4] |= (bytes == 1 ? bits & 0xFF : bits)
                               << place % 4 * 8;
   } while (consume(','));
-  // LLVM leaves out zeros at the end.
+  // LLVM omits trailing zeros.
   if (number > variable.count)
     return fail("'" + variable.name + "' has " + Twine(variable.count) +
                 " elements and " + Twine(number) + " values");
@@ -181,7 +183,7 @@ bool Parser::parseConstants() {
 bool Parser::parseKernel() {
   advance();
   builder = std::make_unique<KernelBuilder>();
-  // Declarations in the body belong to the kernel.
+  // Declarations in the body belong to this kernel only.
   llvm::SaveAndRestore ownAddresses(addresses);
   llvm::SaveAndRestore ownBytes(sharedBytes);
   builder->addresses = &addresses;
@@ -216,7 +218,7 @@ bool Parser::parseParameters() {
   return expect(')');
 }
 
-/// .param .u64 .ptr .global .align 16 name
+/// Parses .param .u64 .ptr .global .align 16 name.
 bool Parser::parseParameter() {
   if (!token.isWord(".param"))
     return fail("expected '.param' before '" + token.text + "'");
@@ -294,7 +296,7 @@ bool Parser::parseItem() {
   return parseLabelOrStatement();
 }
 
-/// .reg .b32 %r<12>, %x;
+/// Parses .reg .b32 %r<12>, %x;
 bool Parser::parseRegisters() {
   advance();
   std::optional<PTXType> type;
@@ -323,7 +325,7 @@ bool Parser::parseRegisters() {
   return expect(';');
 }
 
-/// The one pragma that does not change what a kernel computes.
+/// Parses the one pragma that does not change what a kernel computes.
 bool Parser::parsePragma() {
   advance();
   if (token.kind != Token::String || token.text != "\"nounroll\"")
@@ -413,7 +415,7 @@ bool Parser::parseVector(Operand &operand) {
   return expect('}');
 }
 
-/// [base], [base+4], [base-4] and [base+-4]
+/// Parses [base], [base+4], [base-4] and [base+-4].
 bool Parser::parseAddress(Operand &operand) {
   operand.kind = Operand::Address;
   advance();

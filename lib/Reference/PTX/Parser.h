@@ -17,7 +17,7 @@
 
 namespace tandem::reference::ptx {
 
-/// Recursive descent over the tokens; statements are decoded as they are read.
+/// Parses by recursive descent, and decodes statements as they are read.
 class Parser {
 public:
   explicit Parser(llvm::StringRef text);
@@ -28,13 +28,13 @@ public:
   std::vector<std::shared_ptr<const Kernel>> kernels;
 
 private:
-  /// A variable's declaration, up to its values.
+  /// The declaration of a variable, up to its values.
   struct Variable {
     llvm::StringRef name;
     uint64_t alignment = 1, count = 1, elementBytes = 0;
   };
 
-  /// Records the first complaint, at the current token; returns false.
+  /// Records the first error, at the current token. Returns false.
   bool fail(const llvm::Twine &complaint);
   bool failAt(unsigned line, const llvm::Twine &complaint);
   void advance() { token = lexer.next(); }
@@ -67,8 +67,8 @@ private:
   Lexer lexer;
   Token token;
   std::unique_ptr<KernelBuilder> builder;
-  /// Addresses of the shared and constant variables, and the bytes of the
-  /// former.
+  /// The addresses of the shared and constant variables, and the total size of
+  /// the shared ones in bytes.
   llvm::StringMap<uint64_t> addresses;
   uint64_t sharedBytes = 0;
   std::vector<Constants> constants;

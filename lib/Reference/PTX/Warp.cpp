@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements barriers and shuffles: a thread that comes to one waits,
-// and the launch calls the meeting when all of its warp or block have come.
+// This file implements barriers and shuffles. A thread that reaches one waits,
+// and the launch calls the meeting function when the whole warp or block has
+// reached it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,8 @@ namespace {
 
 void runWait(Thread &t, const Instruction &) { t.state = ThreadState::Waiting; }
 
-/// Memory is always up to date: meeting is all there is to a barrier.
+/// Does nothing: memory is always up to date, so that threads only have to
+/// meet.
 void meetAtBarrier(llvm::MutableArrayRef<Thread>, const Instruction &) {}
 
 enum class Shuffle : uint8_t { Up, Down, Butterfly, Index };
@@ -34,7 +36,7 @@ struct ShuffleSource {
   bool inRange;
 };
 
-/// The lane a thread reads from, as the PTX manual computes it.
+/// Returns the lane that a thread reads from, computed as in the PTX manual.
 template <Shuffle mode>
 ShuffleSource findSource(int lane, uint64_t b, uint64_t c) {
   int offset = b & 31, clamp = c & 31, segment = (c >> 8) & 31;
@@ -48,7 +50,8 @@ ShuffleSource findSource(int lane, uint64_t b, uint64_t c) {
   return {inRange ? source : lane, inRange};
 }
 
-/// Slots: result, predicate, value, b, c, member mask.
+/// Shuffles values. The slots are result, predicate, value, b, c and member
+/// mask.
 template <Shuffle mode>
 void meetAtShuffle(llvm::MutableArrayRef<Thread> warp, const Instruction &i) {
   llvm::SmallVector<uint64_t, kWarpSize> values;
@@ -74,7 +77,7 @@ void meetAtShuffle(llvm::MutableArrayRef<Thread> warp, const Instruction &i) {
 // Decoding
 //===----------------------------------------------------------------------===//
 
-/// bar.sync 0 and barrier.sync 0, in all their spellings.
+/// Decodes bar.sync 0 and barrier.sync 0, in all their spellings.
 bool decodeBarrier(Decoder &d) {
   d.take("cta");
   if (!d.take("sync"))
@@ -101,7 +104,7 @@ Meeting takeShuffleMode(Decoder &d) {
   return d.take("idx") ? meetAtShuffle<Shuffle::Index> : nullptr;
 }
 
-/// shfl.sync.mode.b32 d|p, a, b, c, mask
+/// Decodes shfl.sync.mode.b32 d|p, a, b, c, mask.
 bool decodeShuffle(Decoder &d) {
   constexpr PTXType kBits{PTXType::Bits, 32, 1, Format::F32};
   bool isSync = d.take("sync");

@@ -100,7 +100,8 @@ uint64_t tandem::reference::getCanonicalNaNBits(Format format) {
   llvm_unreachable("every format is listed");
 }
 
-/// The bits of the largest finite number; infinity follows, where there is one.
+/// Returns the bits of the largest finite number. Infinity follows, if the
+/// format has one.
 static uint64_t getLargestBits(Format format) {
   switch (format) {
   case Format::BF16:
@@ -119,7 +120,8 @@ static uint64_t getLargestBits(Format format) {
   llvm_unreachable("every format is listed");
 }
 
-/// The widths again, as constants: every operation asks for them.
+/// Returns the index of the sign bit. It is a constant here, since every
+/// operation needs it.
 static unsigned getSignBit(Format format) {
   switch (format) {
   case Format::BF16:
@@ -248,7 +250,7 @@ std::optional<uint64_t> SoftFloat::toInteger(unsigned width, bool isSigned,
                                              Rounding mode) const {
   if (isNaN())
     return std::nullopt;
-  // APFloat clamps what does not fit to the nearest end of the range.
+  // APFloat clamps numbers that do not fit to the nearest bound of the range.
   APSInt result(width, /*isUnsigned=*/!isSigned);
   bool isExact;
   getAPFloat().convertToInteger(result, mode, &isExact);
@@ -263,7 +265,7 @@ static bool isByte(Format format) {
   return format == Format::F8E4M3FN || format == Format::F8E5M2;
 }
 
-/// An index for the tables of 8-bit formats.
+/// Returns the index in the tables of an 8-bit format.
 static unsigned getByteIndex(Format format) { return format == Format::F8E5M2; }
 
 SoftFloat SoftFloat::compute(Arithmetic operation, const SoftFloat &other,
@@ -286,7 +288,7 @@ SoftFloat SoftFloat::compute(Arithmetic operation, const SoftFloat &other,
   return SoftFloat(format, result).canonical();
 }
 
-/// The code of an 8-bit result for each pair of operands' codes.
+/// The codes of 8-bit results for each pair of operands' codes.
 struct SoftFloat::Tables {
   Tables() {
     for (Format format : {Format::F8E4M3FN, Format::F8E5M2})
@@ -335,8 +337,9 @@ SoftFloat SoftFloat::computeFma(const SoftFloat &factor,
   return SoftFloat(format, result).canonical();
 }
 
-/// The 8-bit results of 2^24 triples of operands, each as soon as it is asked
-/// for, complemented: no arithmetic gives the NaN 0xFF, so 0 is unknown.
+/// Returns the 8-bit results of 2^24 triples of operands, which are computed
+/// when they are first needed. They are complemented, so that 0 is a missing
+/// result: no arithmetic returns the NaN 0xFF.
 static std::atomic<uint8_t> *getFmaTable(Format format) {
   using Table = std::unique_ptr<std::atomic<uint8_t>[]>;
   constexpr size_t kTriples = size_t(1) << 24;
@@ -382,7 +385,8 @@ SoftFloat SoftFloat::scaleByPowerOfTwo(int exponent) const {
       .canonical();
 }
 
-/// The largest integer whose square is at most `radicand`, one bit at a time.
+/// Returns the largest integer whose square is at most `radicand`, computed bit
+/// by bit.
 static uint64_t integerSquareRoot(unsigned __int128 radicand) {
   uint64_t root = 0;
   for (int bit = 62; bit >= 0; --bit) {
@@ -400,7 +404,8 @@ SoftFloat SoftFloat::sqrt(Rounding mode) const {
     return *this;
 
   // |value| = significand * 2^exponent with an even exponent and a significand
-  // of 119 or 120 bits, so that its root has 60: more than any precision + 2.
+  // of 119 or 120 bits, so that its root has 60 bits, more than any
+  // precision + 2.
   constexpr int kRadicandBits = 118;
   APFloat value = getAPFloat();
   int exponent = llvm::ilogb(value) - kRadicandBits;
@@ -415,7 +420,7 @@ SoftFloat SoftFloat::sqrt(Rounding mode) const {
   unsigned __int128 radicand = significand.getRawData()[1];
   radicand = (radicand << 64) | significand.getRawData()[0];
 
-  // An inexact root keeps a sticky bit, so that it is rounded only once.
+  // An inexact root has a sticky bit, so that it is rounded only once.
   uint64_t root = integerSquareRoot(radicand);
   bool sticky = static_cast<unsigned __int128>(root) * root != radicand;
   APFloat result(APFloat::IEEEquad());

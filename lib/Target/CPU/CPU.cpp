@@ -38,7 +38,7 @@ std::string tandem::listPortableISAs() {
   return llvm::join(llvm::ArrayRef(isas), ", ");
 }
 
-/// The description of the machine that an ISA name means.
+/// Returns the target machine description for the name of an ISA.
 static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 describeMachine(llvm::StringRef isa) {
   static bool once = [] {
@@ -59,12 +59,12 @@ describeMachine(llvm::StringRef isa) {
     builder->getFeatures() = llvm::SubtargetFeatures();
   }
   builder->getOptions() = getStrictTargetOptions();
-  // Code and constants lie in one allocation, so that instructions take
-  // constants from memory without an address in a register.
+  // Code and constants are in one allocation, so that instructions can address
+  // constants directly.
   builder->setCodeModel(llvm::CodeModel::Small);
   builder->setRelocationModel(llvm::Reloc::PIC_);
-  // Kernels are straight-line code of one basic block; a higher level takes a
-  // quarter more time and makes nothing faster.
+  // Kernels are straight-line code in one basic block. A higher level takes a
+  // quarter longer and generates no faster code.
   builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
   return builder;
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the targets of CPUs: code for this process, and shared
+// This file implements the CPU targets: code for this process, and shared
 // libraries.
 //
 //===----------------------------------------------------------------------===//
@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// A lookup by permutations of bytes takes some 24 instructions for 64
+/// The cost of a lookup by byte permutations: some 24 instructions for 64
 /// elements.
 static constexpr unsigned permutedLookupCost = 6;
 
@@ -28,8 +28,9 @@ static bool hostHas(llvm::StringRef feature) {
   return llvm::sys::getHostCPUFeatures().lookup(feature);
 }
 
-/// Four registers of f32: fewer leave the processor waiting, since a body is a
-/// long chain, more do not fit.
+/// Returns the lanes of a loop iteration, which fill four f32 registers. Fewer
+/// leave the processor waiting, since a body is one long dependence chain; more
+/// do not fit.
 static int64_t getWidth(llvm::StringRef isa) {
   bool isNative = isa == "native";
   if (isa == "x86-64-v4" || (isNative && hostHas("avx512bw")))
@@ -37,17 +38,19 @@ static int64_t getWidth(llvm::StringRef isa) {
   return isa == "x86-64-v3" || (isNative && hostHas("avx2")) ? 32 : 16;
 }
 
-/// Whether an operation rounds a result of arithmetic to a narrow type.
+/// Returns whether an operation rounds the result of arithmetic to a narrow
+/// type.
 static bool isNarrowArithmetic(Operation *op) {
   if (!isa<arith::ArithFastMathInterface>(op) || op->getNumResults() != 1)
     return false;
-  // The operand of a conversion is of another type.
+  // The operand of a conversion has another type.
   auto type = dyn_cast<FloatType>(op->getResult(0).getType());
   return type && type.getWidth() < 32 && op->getOperand(0).getType() == type;
 }
 
-/// Rounding makes a chain several times as long, so that twice as many at once
-/// take less time in spite of more spills.
+/// Returns the number of lanes that suits the kernels. Rounding makes the
+/// dependence chain several times as long, so that twice the lanes are faster
+/// in spite of more spills.
 static int64_t chooseWidth(ModuleOp kernels, llvm::StringRef isa) {
   WalkResult found = kernels.walk([](Operation *op) {
     return isNarrowArithmetic(op) ? WalkResult::interrupt()
@@ -79,7 +82,7 @@ LogicalResult tandem::lowerForCPU(ModuleOp kernels, llvm::StringRef isa,
 }
 
 namespace {
-/// Code for this process.
+/// Compiles code for this process.
 class JITTarget : public Target {
 public:
   bool hasImages() const override { return false; }
@@ -99,7 +102,7 @@ public:
   }
 };
 
-/// Shared libraries for instruction sets.
+/// Compiles shared libraries for instruction sets.
 class LibraryTarget : public Target {
 public:
   bool hasName(llvm::StringRef name) const override {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what keeps the compile time of long kernels nearly
-// linear.
+// This file implements the bound that keeps the compile time of long kernels
+// nearly linear.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,10 +18,10 @@
 
 using namespace tandem;
 
-/// The instructions of a block above which it counts as long, several times
-/// those of the library's longest kernel.
+/// A block with more instructions than this counts as long. The library's
+/// longest kernel has a fraction of it.
 static constexpr unsigned longest = 6000;
-/// The instructions of a part.
+/// The number of instructions of each part of a long block.
 static constexpr unsigned partLength = 1500;
 
 static bool hasLongBlock(const llvm::Module &module) {
@@ -32,7 +32,7 @@ static bool hasLongBlock(const llvm::Module &module) {
   return false;
 }
 
-/// Cuts a block into parts of which each branches to the next.
+/// Splits a block into parts, each of which branches to the next.
 static void cut(llvm::BasicBlock *block) {
   while (block->size() > partLength) {
     auto at = block->getFirstNonPHIIt();

@@ -22,11 +22,11 @@ class TargetMachine;
 namespace tandem {
 
 /// Keeps the compile time of a module nearly linear in its length. LLVM's
-/// instruction selection and register coalescing take a time that is quadratic
-/// in the length of a basic block, and the body of a kernel is a single block.
-/// If a block is too long, this splits the module's blocks and makes the
-/// machine generate code without optimization, which computes the same bits.
-/// Returns whether it did so.
+/// instruction selection and register coalescing take time quadratic in the
+/// length of a basic block, and the body of a kernel is a single block. If a
+/// block is too long, splits the module's blocks and makes the machine generate
+/// code without optimization, which computes the same bits. Returns whether it
+/// did so.
 bool boundCompileTime(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem

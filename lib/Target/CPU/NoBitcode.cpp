@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements, for static builds, the class by which LLD compiles
-// bitcode, which kernels never are. LLD's own would bring in link-time
-// optimization, and with it all of LLVM's passes.
+// This file implements, for static builds, the class with which LLD compiles
+// bitcode. Kernels are never bitcode, and LLD's own class would pull in
+// link-time optimization and with it all of LLVM's passes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,13 +21,13 @@ namespace lld::elf {
 struct Ctx;
 class BitcodeFile;
 
-/// Stands in for one that no public header declares.
+/// Stands in for a class that no public header declares.
 class InputFile {
 public:
   virtual ~InputFile() = default;
 };
 
-/// As LLD 22 declares it for its driver.
+/// The class as LLD 22 declares it for its driver.
 class BitcodeCompiler {
 public:
   BitcodeCompiler(Ctx &ctx);
@@ -43,13 +43,13 @@ using namespace lld::elf;
 BitcodeCompiler::BitcodeCompiler(Ctx &) {}
 BitcodeCompiler::~BitcodeCompiler() = default;
 
-/// Fails the link. Tandem links only objects that it has compiled, so that no
-/// input leads here unless there is a defect.
+/// Fails the link. Tandem links only objects that it has compiled, so that only
+/// a defect leads here.
 void BitcodeCompiler::add(BitcodeFile &) {
   lld::error("this LLD links no bitcode");
 }
 
-/// The driver asks even where there is nothing to compile.
+/// Compiles nothing. The driver calls this even if there is no bitcode.
 llvm::SmallVector<std::unique_ptr<InputFile>, 0> BitcodeCompiler::compile() {
   return {};
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements linking by LLD, in this process.
+// This file implements linking with LLD in this process.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,16 +22,16 @@ LLD_HAS_DRIVER(elf)
 
 using namespace tandem;
 
-/// The functions that LLVM may call of its own accord, and every process has.
+/// The functions that LLVM may call on its own and that every process has.
 static constexpr llvm::StringLiteral allowedCalls[] = {"memcpy", "memmove",
                                                        "memset"};
 
-/// The functions that code calls on processors without the instruction. They
-/// are correctly rounded in the C library.
+/// The functions that code calls on processors without the instruction. The C
+/// library's versions round correctly.
 static constexpr llvm::StringLiteral mathCalls[] = {"fma", "fmaf"};
 
-/// Whether code calls functions of C's mathematical library. An error if it
-/// calls others.
+/// Returns whether code calls functions of the C math library. Fails if it
+/// calls any other function.
 static llvm::Expected<bool> callsMath(llvm::StringRef object) {
   auto file = llvm::object::ObjectFile::createObjectFile(
       llvm::MemoryBufferRef(object, "kernel"));
@@ -56,8 +56,8 @@ static llvm::Expected<bool> callsMath(llvm::StringRef object) {
   return result;
 }
 
-/// Runs LLD, which keeps its state in globals and clears it when it is done, so
-/// that only one thread may run it at a time.
+/// Runs LLD. It keeps its state in globals, which it clears when it is done, so
+/// that only one thread at a time may run it.
 static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
@@ -74,9 +74,8 @@ static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
                                  llvm::StringRef(messages).trim());
 }
 
-/// Makes a library with the names of C's mathematical one, so that what links
-/// it asks for the real one when it is loaded. No machine needs to have that
-/// where kernels are compiled.
+/// Makes a stub of the C math library. A kernel linked against the stub loads
+/// the real library at run time; the machine that compiles it needs none.
 static llvm::Error makeMathStub(TemporaryFile &stub) {
   TemporaryFile script;
   if (llvm::Error error =

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the linking of kernels to shared libraries.
+// This file declares the linking of kernels into shared libraries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,9 @@
 
 namespace tandem {
 
-/// Links an ELF object file to a shared library, which needs nothing but
-/// functions that copy or fill memory.
+/// Links an ELF object file into a shared library and returns its bytes. The
+/// library depends only on functions that copy or fill memory and on correctly
+/// rounded fma functions.
 llvm::Expected<std::string> linkSharedLibrary(llvm::StringRef object);
 
 } // namespace tandem

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements lookups in tables of 256 f32 by permutations of bytes.
-// A table is split into four of bytes, each of four registers. The bytes that
-// 64 indices select from each are joined to f32 by unpacking.
+// This file implements lookups in tables of 256 f32 with byte permutations. A
+// table is split into four byte planes of four registers each. The bytes that
+// 64 indices select from each plane are joined to f32 by unpacking.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +27,8 @@
 using namespace llvm;
 using namespace llvm::PatternMatch;
 
-/// Bytes of a register, of its parts, which unpacking keeps apart, and of an
-/// entry.
+/// The bytes of a register, of one of its 128-bit parts, which unpacking treats
+/// separately, and of a table entry.
 static constexpr int registerBytes = 64, partBytes = 16, entryBytes = 4;
 static constexpr int registerEntries = registerBytes / entryBytes;
 static constexpr int rowEntries = 256;
@@ -44,10 +44,11 @@ struct Lookup {
   Value *bytes;
 };
 
-/// The table's bytes as four tables, row by row.
+/// A table as four byte planes, row by row.
 struct BytePlanes {
   GlobalVariable *table;
-  /// The byte that all entries have in a place, if they have the same.
+  /// For each byte position, the byte that all entries have there, if they have
+  /// the same.
   std::array<std::optional<uint8_t>, entryBytes> same;
 };
 } // namespace
@@ -60,7 +61,7 @@ static bool isTable(const GlobalVariable *table) {
          values->getNumElements() % rowEntries == 0;
 }
 
-/// A gather of all lanes from entries at zero-extended bytes.
+/// Matches a gather of all lanes from the entries at zero-extended bytes.
 static std::optional<Lookup> matchLookup(Instruction &instruction) {
   Value *entries = nullptr, *bytes = nullptr;
   if (!match(&instruction, m_Intrinsic<Intrinsic::masked_gather>(
@@ -108,8 +109,8 @@ static BytePlanes splitTable(GlobalVariable &table) {
   return planes;
 }
 
-/// A register of indices from the first on, in the order in which unpacking
-/// twice leaves entries in theirs.
+/// Returns a register of the 64 indices from `first` on, in such an order that
+/// unpacking twice leaves the entries in the original order.
 static Value *orderIndices(IRBuilder<> &builder, Value *indices, int first) {
   int count = cast<FixedVectorType>(indices->getType())->getNumElements();
   SmallVector<int> mask;
@@ -123,7 +124,7 @@ static Value *orderIndices(IRBuilder<> &builder, Value *indices, int first) {
   return builder.CreateShuffleVector(indices, mask);
 }
 
-/// The bytes of one place that indices select.
+/// Returns the bytes that the indices select from the byte plane `place`.
 static Value *permute(IRBuilder<> &builder, Value *row, int place,
                       Value *indices) {
   auto load = [&](int part) {
@@ -141,8 +142,8 @@ static Value *permute(IRBuilder<> &builder, Value *row, int place,
   return builder.CreateSelect(isUpper, half(2), half(0));
 }
 
-/// The elements of the lower or upper half of each part of two registers, in
-/// turns.
+/// Interleaves the elements of the lower or upper halves of each part of two
+/// registers.
 static Value *unpack(IRBuilder<> &builder, Value *even, Value *odd,
                      bool isUpper) {
   auto *type = cast<FixedVectorType>(even->getType());
@@ -157,7 +158,8 @@ static Value *unpack(IRBuilder<> &builder, Value *even, Value *odd,
   return builder.CreateShuffleVector(even, odd, mask);
 }
 
-/// The entries of one register of ordered indices, as four registers.
+/// Returns the entries that one register of ordered indices selects, as four
+/// registers.
 static SmallVector<Value *> lookUp(IRBuilder<> &builder,
                                    const BytePlanes &planes, Value *row,
                                    Value *indices) {

@@ -18,8 +18,9 @@
 
 namespace tandem {
 
-/// With AVX-512 VBMI, looks up the f32 entries that bytes select by permuting
-/// the entries' bytes: a gather loads one entry at a time.
+/// Replaces gathers of the f32 entries that bytes select by permutations of the
+/// entries' bytes, which need AVX-512 VBMI. A gather would load one entry at a
+/// time.
 void selectLookups(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem

@@ -22,10 +22,11 @@
 
 using namespace llvm;
 
-/// 32-bit lanes of a register, and of its parts, which packing keeps apart.
+/// The 32-bit lanes of a register and of one of its parts, which packing treats
+/// separately, and the number of parts.
 static constexpr int lanes = 16, partLanes = 4, numParts = 4;
 
-/// Whether an instruction narrows whole registers of i32 to i16 or i8.
+/// Returns whether an instruction narrows whole registers of i32 to i16 or i8.
 static bool isTruncation(Instruction &instruction) {
   auto *from =
       instruction.getOpcode() == Instruction::Trunc
@@ -38,8 +39,8 @@ static bool isTruncation(Instruction &instruction) {
   return width == 16 || width == 8;
 }
 
-/// The registers of a vector, with zeros above the lowest `width` bits: packing
-/// saturates.
+/// Splits a vector into registers and clears the bits above the lowest `width`,
+/// since packing saturates.
 static SmallVector<Value *> split(IRBuilder<> &builder, Value *value,
                                   unsigned width, const DataLayout &layout) {
   auto *type = cast<FixedVectorType>(value->getType());
@@ -53,7 +54,8 @@ static SmallVector<Value *> split(IRBuilder<> &builder, Value *value,
   return registers;
 }
 
-/// Each part of the result has that part of `low`, then that of `high`.
+/// Packs two registers. Each part of the result has the elements of that part
+/// of `low`, then those of `high`.
 static Value *pack(IRBuilder<> &builder, Value *low, Value *high) {
   bool isFirst = low->getType()->getScalarSizeInBits() == 32;
   return builder.CreateIntrinsic(isFirst ? Intrinsic::x86_avx512_packusdw_512
@@ -61,7 +63,8 @@ static Value *pack(IRBuilder<> &builder, Value *low, Value *high) {
                                  {low, high});
 }
 
-/// Brings the parts of `count` registers that were packed into one in order.
+/// Restores the order of the parts of `count` registers that were packed into
+/// one.
 static Value *order(IRBuilder<> &builder, Value *packed, int count) {
   unsigned width = 32 * partLanes / count;
   auto *type = FixedVectorType::get(builder.getIntNTy(width), numParts * count);
@@ -80,7 +83,8 @@ static Value *truncate(IRBuilder<> &builder, Instruction &instruction) {
   SmallVector<Value *> registers =
       split(builder, instruction.getOperand(0), width,
             instruction.getModule()->getDataLayout());
-  // The last registers of an odd number of results are packed with themselves.
+  // If the number of registers does not fill the last pack, the last two are
+  // repeated.
   int count = 32 / width;
   while (registers.size() % count)
     registers.append(registers.end() - 2, registers.end());

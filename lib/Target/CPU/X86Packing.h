@@ -18,9 +18,9 @@
 
 namespace tandem {
 
-/// With AVX-512, narrows vectors of i32 by packing two registers into one: LLVM
-/// narrows each by itself and joins the parts, more than twice as much work for
-/// the one unit that moves lanes.
+/// Narrows vectors of i32 by packing two registers into one, which needs
+/// AVX-512. LLVM narrows each register by itself and joins the parts, which is
+/// more than twice the work for the one port that moves lanes.
 void selectPacks(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem

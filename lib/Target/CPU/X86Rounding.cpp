@@ -21,10 +21,10 @@
 using namespace llvm;
 using namespace llvm::PatternMatch;
 
-/// 32-bit lanes of a register.
+/// The number of 32-bit lanes of a register.
 static constexpr int lanes = 16;
 
-/// The x of x + 0x7FFF + ((x >> 16) & 1) on whole registers, or none.
+/// Returns the x of x + 0x7FFF + ((x >> 16) & 1) on whole registers, or null.
 static Value *matchRounding(Instruction &instruction) {
   auto *type = dyn_cast<FixedVectorType>(instruction.getType());
   if (!type || !type->getElementType()->isIntegerTy(32) ||

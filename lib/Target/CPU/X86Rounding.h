@@ -19,10 +19,10 @@
 
 namespace tandem {
 
-/// Where the machine has AVX-512, computes the addend of roundings to bf16,
-/// 0x7FFF plus bit 16, as the dot product of an element's two halves, masked,
-/// with (1, 1): x + 0x7FFF + ((x >> 16) & 1) becomes one ternary logic
-/// operation and one (AVX-512 VNNI) or two more instructions instead of four.
+/// Computes the addend of roundings to bf16, 0x7FFF plus bit 16, as the dot
+/// product of an element's two masked halves with (1, 1), if the machine has
+/// AVX-512. Then x + 0x7FFF + ((x >> 16) & 1) takes one ternary logic operation
+/// and one (AVX-512 VNNI) or two more instructions instead of four.
 void selectRoundings(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem

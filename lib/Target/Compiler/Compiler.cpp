@@ -50,7 +50,7 @@ llvm::Expected<std::string> tandem::loadGraph(StringRef graph) {
                 "; or give the path of an .mlir file, or MLIR text";
 }
 
-/// Brings the module's program to one kernel on planes.
+/// Lowers the module's program to one kernel on planes.
 static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
                                  DiagnosticCollector &diagnostics) {
   auto program = findProgram(module, options.strategy, options.function);
@@ -81,7 +81,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   return llvm::Error::success();
 }
 
-/// Finds the code of each part.
+/// Looks up the addresses of the phases, the epilogues and the prologue.
 static llvm::Error lookupCode(CompiledKernel &result) {
   auto find = [&](StringRef symbol, void *&place) -> llvm::Error {
     auto address = result.code->lookup(symbol);
@@ -113,7 +113,7 @@ static llvm::Error splitPhases(ModuleOp module,
   return llvm::Error::success();
 }
 
-/// Compiles kernels for a registered target.
+/// Compiles the module's kernels for a registered target.
 static llvm::Expected<TargetCode> compileFor(SessionModule &session,
                                              const TargetOptions &options) {
   const Target *target = findTarget(options.name);
@@ -141,7 +141,7 @@ static llvm::Error addCode(SessionModule &session,
   return llvm::Error::success();
 }
 
-/// Refuses two arguments of one name, which could not be told apart.
+/// Refuses two arguments of the same name, which could not be told apart.
 static llvm::Error checkNames(const tdm_kernel_info &info) {
   llvm::StringSet<> names;
   std::string repeated;
@@ -213,8 +213,8 @@ tandem::compile(const CompileOptions &options) {
   return compileModule(session, options);
 }
 
-/// Returns the error of a kernel's text that has not been read. Packages keep
-/// the text of the compiler that wrote them.
+/// Returns an error if the kernel's text could not be parsed: packages keep the
+/// text in the syntax of the compiler that wrote them.
 static llvm::Error checkKernel(SessionModule &session) {
   if (session.module)
     return llvm::Error::success();

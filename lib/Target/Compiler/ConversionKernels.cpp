@@ -20,7 +20,7 @@ using namespace tandem;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Builds one kernel under the f32 policy, in a module of its own.
+/// Builds one kernel with the f32 policy in a module of its own.
 class KernelBuilder {
 public:
   KernelBuilder(MLIRContext *context, StringRef name,
@@ -42,7 +42,7 @@ public:
     SaturationOp::create(builder, b.loc, getTensor(index));
   }
 
-  /// Ends the body.
+  /// Terminates the body and returns the module.
   OwningOpRef<ModuleOp> finish() {
     YieldOp::create(builder, b.loc, ValueRange());
     return std::move(module);
@@ -76,7 +76,8 @@ private:
         StoredType::get(builder.getContext(), logical, storage), b.loc);
   }
 
-  /// Creates the kernel with an empty prologue, and a body that goes on.
+  /// Creates the kernel with an empty prologue, and moves the builder into its
+  /// body.
   void createKernel(StringRef name) {
     SmallVector<Attribute> roles;
     addRoles(RoleKind::state, "to", tensors.targets.size(), roles);
@@ -146,14 +147,15 @@ OwningOpRef<ModuleOp> tandem::buildLoads(MLIRContext *context,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Cuts a sum of f32 values into floats of another format.
+/// Splits a sum of f32 values into floats of another format.
 class Renormalizer {
 public:
   Renormalizer(SequenceBuilder &b, SmallVector<Value> terms)
       : b(b), terms(std::move(terms)),
         pair(mcf::ExpansionType::get(b.builder.getF32Type(), 2)) {}
 
-  /// Takes the sum's rounding away and returns it, an f32.
+  /// Subtracts from the sum its rounding to the format, and returns that as an
+  /// f32.
   Value cut(Type format) {
     addUp();
     Value rounded = b.convert(b.convert(terms[0], format), terms[0].getType());
@@ -162,8 +164,8 @@ public:
   }
 
 private:
-  /// Moves the whole sum into the first term; the others get what that cannot
-  /// hold.
+  /// Moves the whole sum into the first term. The other terms get its rounding
+  /// errors.
   void addUp() {
     for (size_t i = terms.size() - 1; i-- > 0;) {
       auto sum =
@@ -204,7 +206,7 @@ OwningOpRef<ModuleOp> tandem::buildRenormalization(MLIRContext *context,
   Renormalizer renormalizer(b, std::move(terms));
   for (unsigned i = 0; i < target.count; ++i)
     planes.push_back(renormalizer.cut(target.format));
-  // Only the first plane says infinity and NaN.
+  // Only the first plane represents infinity and NaN.
   Value isFinite =
       b.compare(arith::CmpFPredicate::OEQ, b.sub(planes[0], planes[0]), zero);
   for (auto [index, plane] : llvm::enumerate(planes))

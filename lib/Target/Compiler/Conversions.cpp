@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file chooses how values get from one storage to another, and compiles
-// that, sums of codes and checks of gradients.
+// these conversions, sums of codes and checks of gradients.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Refuses a storage that a conversion's kernel cannot have.
+/// Refuses a storage that the kernel of a conversion does not support.
 static llvm::Error checkStorage(StorageAttrInterface storage, bool isMatrix) {
   if (hasTranspose(storage))
     return makeStorageError(storage,
@@ -50,7 +50,7 @@ static llvm::Error checkTensors(const ConversionTensors &tensors) {
   return llvm::Error::success();
 }
 
-/// Compiles the module that a builder has made.
+/// Verifies and compiles the session's module, which a builder has made.
 static llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileBuilt(SessionModule &session, StringRef chip, bool flags = false) {
   if (failed(verify(*session.module)))
@@ -62,7 +62,7 @@ compileBuilt(SessionModule &session, StringRef chip, bool flags = false) {
 }
 
 namespace {
-/// Chooses the kernel of one conversion.
+/// Chooses and compiles the kernel of one conversion.
 class ConversionCompiler {
 public:
   ConversionCompiler(const ConversionOptions &options,
@@ -92,8 +92,9 @@ private:
     return !options.adds && (source == target || areSums);
   }
 
-  /// Whether both are sums, of which planes are cut. A floor is for a value
-  /// that was rounded to f32.
+  /// Returns whether the conversion goes from one sum of planes to another
+  /// without rounding to f32. A floor applies only to values that were rounded
+  /// to f32.
   bool isExact() const {
     return !options.adds && ours && theirs &&
            (!options.hasFloor || theirs->format.isF32());
@@ -130,8 +131,8 @@ private:
 
   const ConversionOptions &options;
   StorageAttrInterface source, target;
-  /// The sums that the planes of the source and of the target stand for; none
-  /// where a storage is not a sum of planes.
+  /// The sums of planes that the source and the target are, if they are such
+  /// sums.
   std::optional<PlaneSum> ours, theirs;
 };
 } // namespace
@@ -180,7 +181,8 @@ tandem::compileSum(llvm::ArrayRef<std::string> sources, StringRef target,
   return compileBuilt(session, chip);
 }
 
-/// Whether a plane's type, as a description names it, is one of floats.
+/// Returns whether a plane's elements are floats, by the type in its
+/// description.
 static bool isFloat(StringRef type) {
   return type.starts_with("f") || type == "bf16";
 }

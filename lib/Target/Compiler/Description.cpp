@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file derives a kernel's description from its storages and roles.
+// This file derives the description of a kernel from its storages and roles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using namespace tandem;
 // Enumerations
 //===----------------------------------------------------------------------===//
 
-// The dialect's enumerations have the runtime's values.
+// The dialect's enumerators have the same values as the runtime's.
 #define CHECK_ROLE(value, name)                                                \
   static_assert(int(RoleKind::name) == int(value));
 #define CHECK_GRANULARITY(value, name)                                         \
@@ -61,7 +61,7 @@ static tdm_scope getRuntimeScope(Granularity scope) {
 // Planes
 //===----------------------------------------------------------------------===//
 
-/// A type or attribute as MLIR spells it.
+/// Prints a type or attribute as MLIR spells it.
 template <typename T>
 static std::string print(T value) {
   std::string text;
@@ -150,7 +150,8 @@ double tandem::getBytesPerParameter(const tdm_kernel_info &info) {
 // Scalars
 //===----------------------------------------------------------------------===//
 
-/// Values up to half the smallest subnormal round to zero (ties to even).
+/// Returns the smallest number that does not round to zero. Numbers up to half
+/// the smallest subnormal round to zero (ties to even).
 static double getSmallestNonzero(Type format) {
   FloatFormat f = FloatFormat::get(format);
   double tie = std::ldexp(1.0, f.minExponent() - int(f.mantissaBits) - 1);
@@ -191,7 +192,7 @@ void KernelDescription::addScalars(KernelOp kernel) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Whether tensors are written with one dimension.
+/// Returns whether the graph declares its tensors with one dimension.
 static bool isFlat(KernelOp kernel) {
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
     if (kernel.getTensorRole(i).getPer() != Granularity::element ||
@@ -230,7 +231,7 @@ KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
 }
 
 tdm_part_info KernelDescription::getPart(LaunchOp launch) {
-  // The runtime takes an epilogue per element for one per tensor.
+  // In the runtime, an epilogue per tensor is one per element.
   Granularity per =
       launch.isPerTensor() ? Granularity::element : launch.getPer();
   return {texts.add(getEntryName(launch.getFunctionName())),

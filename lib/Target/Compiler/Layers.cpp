@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file reads layers and compiles their passes.
+// This file reads layers and compiles their forward and backward passes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +24,8 @@ using namespace tandem;
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// The name of the function whose saves another one restores; null if that
-/// restores nothing.
+/// Returns the name of the function whose saved tensors this one restores, or
+/// null if it restores none.
 static StringAttr getForwardName(func::FuncOp function) {
   auto forward = function->getAttrOfType<FlatSymbolRefAttr>(
       TandemDialect::getForwardAttrName());
@@ -48,7 +48,8 @@ static Named nameOf(func::FuncOp function) {
   return {TDM_MESSAGE_GRAPH, function.getSymName()};
 }
 
-/// Refuses functions that do not restore what one forward pass saves.
+/// Checks that there are one or two functions that restore saved tensors, and
+/// that they restore those of the same forward pass.
 static llvm::Error checkRestoring(MutableArrayRef<func::FuncOp> restoring) {
   if (restoring.empty())
     return ErrorBuilder(TandemErrorGraph)
@@ -99,7 +100,8 @@ const LayerFunction *Layer::getFunction(LayerPass pass) const {
   return index < functions.size() ? &functions[index] : nullptr;
 }
 
-/// The inputs of functions, those of one name once.
+/// Returns the names of the inputs of those functions that `counts` accepts,
+/// each name once.
 static SmallVector<StringRef>
 getInputs(ModuleOp module, function_ref<bool(func::FuncOp)> counts) {
   SmallVector<StringRef> names;
@@ -116,7 +118,7 @@ getInputs(ModuleOp module, function_ref<bool(func::FuncOp)> counts) {
   return names;
 }
 
-/// Refuses stored inputs that are none of those of a layer's functions.
+/// Refuses stored inputs that the layer's functions do not have.
 static llvm::Error checkStored(StringRef layer, ArrayRef<StoredInput> stored,
                                ArrayRef<StringRef> inputs) {
   for (const StoredInput &input : stored)
@@ -145,7 +147,7 @@ static llvm::Error addStored(SessionModule &session, OpBuilder &builder,
   return llvm::Error::success();
 }
 
-/// Whether a rule stores outputs by where they go.
+/// Returns whether a rule stores outputs by their consumer or flow.
 static bool isFlowRule(Operation &op) {
   auto rule = dyn_cast<AssignOp>(op);
   return rule && rule.getKind() == RoleKind::output &&
@@ -173,8 +175,9 @@ void Layer::addEdges(OpBuilder &builder, RoleKind kind, StringRef name) const {
     addRule(builder, kind, name, storage, per);
 }
 
-/// Puts rules for what lies outside of the layer before the recipe's own,
-/// except those by which it stores outputs by where they go.
+/// Inserts the rules for stored inputs and for the layer's edges before the
+/// recipe's own. Those for output edges go after the recipe's leading rules
+/// that select outputs by consumer or flow.
 llvm::Error Layer::addRecipe(SessionModule &session) {
   auto recipe = findRecipe(*session.module, options.recipe, options.path);
   if (failed(recipe))
@@ -221,7 +224,7 @@ llvm::Expected<std::unique_ptr<Layer>>
 Layer::create(const LayerOptions &options) {
   if (llvm::Error error = checkTarget(options.target))
     return error;
-  // After a failure it is destroyed when the session is free again.
+  // The layer must not be destroyed before the session's lock is released.
   std::unique_ptr<Layer> layer(new Layer(options));
   SessionModule session(options.layer, "layer");
   if (!session.module)
@@ -252,7 +255,7 @@ Layer::~Layer() {
   module = nullptr;
 }
 
-/// Refuses gradients that are stored under scales of earlier steps.
+/// Refuses gradients stored with scales from earlier steps.
 static llvm::Error checkGradients(const tdm_kernel_info &info) {
   for (const tdm_plane_desc &plane : getPlanes(info))
     if (plane.kind == TDM_ROLE_OUTPUT && plane.persistent)

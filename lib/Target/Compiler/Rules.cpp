@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Reads a policy and its format: "component bf16".
+/// Parses a policy and its format, such as "component bf16".
 static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
                                                 StringRef text) {
   auto [policyName, formatName] = text.split(' ');

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how rules that a host gives get into the module that is
-// compiled under them.
+// This file declares how the rules that a host gives are added to the module
+// that is compiled with them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,11 +19,12 @@
 namespace tandem {
 
 /// Adds the strategy that the rules of `options` make, in place of one that the
-/// module has by this name. Without rules it does nothing.
+/// module has by this name. Does nothing if there are no rules.
 llvm::Error addStrategy(SessionModule &session, const CompileOptions &options);
 
-/// Adds a rule to the strategy that the builder stands in. Without a name it is
-/// for all tensors of the kind, and with `per` for those with such entries.
+/// Adds a rule to the strategy at the builder's insertion point. Without a
+/// name, the rule applies to all tensors of the kind, or with `per` to those
+/// with entries of that granularity.
 AssignOp addRule(OpBuilder &builder, RoleKind kind, StringRef name,
                  StorageAttrInterface storage,
                  std::optional<Granularity> per = std::nullopt);

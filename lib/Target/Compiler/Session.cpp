@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the MLIR context of a process that compiles.
+// This file implements the MLIR context that a process compiles in.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,8 @@ using namespace mlir;
 using namespace tandem;
 
 Session &Session::get() {
-  // Never destroyed: code may be compiled while the process shuts down.
+  // The session is never destroyed: code may be compiled while the process
+  // shuts down.
   static Session *session = new Session();
   return *session;
 }

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what compilations of one process share: the MLIR context,
-// whose errors become messages, and the way from a module to code.
+// This file declares what the compilations of one process share: the MLIR
+// context, whose diagnostics become errors, and the compilation of a module to
+// code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,14 +36,14 @@ private:
   Session();
 };
 
-/// Gathers the errors that are emitted while it lives.
+/// Gathers the errors that are emitted during its lifetime.
 class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(MLIRContext *context);
 
   bool isEmpty() const { return error.isEmpty(); }
-  /// The errors so far, of which there are none afterwards. The kind is that of
-  /// errors that do not tell theirs.
+  /// Returns the errors so far and forgets them. `kind` is for errors that do
+  /// not determine their own.
   llvm::Error takeError(TandemErrorKind kind = TandemErrorGraph);
 
 private:
@@ -50,16 +51,16 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-/// A module of the session's context, which it locks: other threads wait until
-/// the object is destroyed.
+/// A module in the session's context, which it locks: other threads wait until
+/// this object is destroyed.
 struct SessionModule {
-  /// Locks the context only; the caller builds the module.
+  /// Locks the context; the caller builds the module.
   SessionModule()
       : lock(Session::get().mutex), diagnostics(&Session::get().context) {}
-  /// Parses the module; it is null after an error.
+  /// Locks the context and parses the module, which is null after an error.
   SessionModule(llvm::StringRef text, llvm::StringRef name);
 
-  /// Loads what a target needs.
+  /// Loads the dialects that a target needs.
   void prepareFor(const Target &target);
 
   MLIRContext *getContext() { return &Session::get().context; }
@@ -69,7 +70,7 @@ struct SessionModule {
   OwningOpRef<ModuleOp> module;
 };
 
-/// Compiles the program of a module; of the options, `graph` does not count.
+/// Compiles the program of a module. Ignores the option `graph`.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileModule(SessionModule &session, const CompileOptions &options);
 

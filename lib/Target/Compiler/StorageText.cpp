@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file reads storages from text.
+// This file parses storages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The first error in a text that is not an attribute.
+/// Returns the parser's message, or one that says that this is not a storage.
 static std::string findError(Attribute attribute, const std::string &message) {
   if (!message.empty())
     return message;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how storages are read from text and named in messages.
+// This file declares how storages are parsed, and how messages name them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,21 +17,21 @@
 
 namespace tandem {
 
-/// Reads a storage as MLIR spells it.
+/// Parses a storage as MLIR spells it.
 llvm::Expected<StorageAttrInterface> parseStorage(SessionModule &session,
                                                   StringRef text);
 
-/// Reads a float format such as "bf16".
+/// Parses a float format such as "bf16".
 llvm::Expected<Type> parseFormat(SessionModule &session, StringRef text);
 
-/// One plane of floats of a format such as "bf16".
+/// Returns the storage with one plane of floats of a format such as "bf16".
 llvm::Expected<StorageAttrInterface> makeFloats(SessionModule &session,
                                                 StringRef format);
 
-/// The storage as MLIR spells it.
+/// Prints the storage as MLIR spells it.
 std::string printStorage(StorageAttrInterface storage);
 
-/// An error that says "#tandem.float<bf16> <problem>".
+/// Returns an error that says "#tandem.float<bf16> <problem>".
 llvm::Error makeStorageError(StorageAttrInterface storage,
                              const Twine &problem);
 

@@ -27,7 +27,8 @@ static bool hasF32Value(StorageAttrInterface storage) {
       ComputeAttr::get(context, Policy::f32, Float32Type::get(context))));
 }
 
-/// The sign of the dynamic code, wherever in the storage it is.
+/// Returns the signedness of the dynamic code that the storage contains at any
+/// depth, or no value if it contains none.
 static std::optional<scaled::Signedness>
 findDynamicCode(StorageAttrInterface storage) {
   std::optional<scaled::Signedness> found;
@@ -53,8 +54,8 @@ static int64_t getPlainGroup(StorageAttrInterface storage) {
              : 0;
 }
 
-/// The codes of a storage under given f32 scales, whichever floats its scales
-/// are; null if it has no such codes.
+/// Returns the storage of the same codes with f32 scales that the caller gives,
+/// whatever format its scales have. Returns null if it has no such codes.
 static StorageAttrInterface getGivenScales(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   if (scaled && (scaled.getScale().isBF16() || scaled.getScale().isF16()))
@@ -65,7 +66,7 @@ static StorageAttrInterface getGivenScales(StorageAttrInterface storage) {
   return storage.withGivenScales();
 }
 
-/// Describes a storage while its context is the session's own.
+/// Describes a storage. The caller must hold the lock of its context.
 static StorageDescription describe(StorageAttrInterface storage) {
   StorageDescription result;
   result.text = printStorage(storage);
@@ -100,7 +101,8 @@ llvm::Expected<StorageDescription> tandem::describeStorage(StringRef text) {
 // Storages that hosts make
 //===----------------------------------------------------------------------===//
 
-/// Describes what `make` makes of a format, or says what is wrong with it.
+/// Describes the storage that `make` builds from a format, or returns the error
+/// that it emits.
 static llvm::Expected<StorageDescription> describeMade(
     SessionModule &session, StringRef format,
     llvm::function_ref<StorageAttrInterface(function_ref<InFlightDiagnostic()>,
@@ -159,11 +161,11 @@ tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The widths of a float's fields.
+/// The widths of a float's fields in bits.
 struct Widths {
   unsigned exponent = 0, mantissa = 0;
 
-  /// Reads ExMy.
+  /// Parses ExMy.
   static std::optional<Widths> parse(StringRef text);
 };
 } // namespace
@@ -177,7 +179,7 @@ std::optional<Widths> Widths::parse(StringRef text) {
   return widths;
 }
 
-/// Returns the widths that a name stands for.
+/// Parses the name of a number format and checks its widths.
 static llvm::Expected<Widths> parseWidths(StringRef number) {
   auto widths = Widths::parse(number);
   if (!widths || widths->exponent < 2 || widths->exponent > 8 ||
@@ -189,7 +191,7 @@ static llvm::Expected<Widths> parseWidths(StringRef number) {
   return *widths;
 }
 
-/// Refuses numbers with more bits than the floats that would hold them.
+/// Refuses numbers with more bits than the floats that store them have.
 static llvm::Error checkHeld(StringRef number, Widths widths, Type type) {
   if (!isa<BFloat16Type, Float16Type, Float32Type>(type))
     return llvm::Error::success(); // The storage's own verifier refuses these.
@@ -207,7 +209,8 @@ static llvm::Error checkHeld(StringRef number, Widths widths, Type type) {
                 "; take fewer bits, or tensors of a wider type";
 }
 
-/// Returns the exponents that are not clamped; none if all of f32's are left.
+/// Returns the range of exponents that clamping leaves, or no value if it
+/// leaves all of f32's.
 static llvm::Expected<std::optional<scaled::ExponentRange>>
 findExponents(Widths widths, StringRef clamp) {
   bool isInside = clamp == "inside" || clamp == "both";
@@ -224,7 +227,7 @@ findExponents(Widths widths, StringRef clamp) {
   return range;
 }
 
-/// The code of a masked float, which has f32's exponents.
+/// Returns the code of a masked float, which has f32's exponents.
 static scaled::CodeAttrInterface
 makeMask(function_ref<InFlightDiagnostic()> emitError, MLIRContext *context,
          Widths widths, RoundingMode rounding,

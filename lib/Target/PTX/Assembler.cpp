@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the runs of ptxas.
+// This file implements the calls of ptxas.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,7 +48,7 @@ llvm::Expected<std::string> Assembler::getVersion() const {
   auto text = printed.read();
   if (!text)
     return text.takeError();
-  // "Cuda compilation tools, release 13.0, V13.0.88".
+  // The text contains "Cuda compilation tools, release 13.0, V13.0.88".
   StringRef version = StringRef(*text).split(", V").second.take_while(
       [](char c) { return llvm::isDigit(c) || c == '.'; });
   if (!isRun || version.empty())

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the program that makes machine code of PTX.
+// This file declares the program that assembles PTX to machine code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,23 +19,24 @@
 
 namespace tandem {
 
-/// NVIDIA's assembler.
+/// Calls ptxas, NVIDIA's assembler.
 class Assembler {
 public:
-  /// Finds it for a target, which messages name.
+  /// Finds ptxas. Messages name `target`.
   static llvm::Expected<Assembler> find(llvm::StringRef target,
                                         llvm::StringRef chip);
 
-  /// Such as "13.0.88".
+  /// Returns the version, such as "13.0.88".
   llvm::Expected<std::string> getVersion() const;
-  /// Machine code of `ptx`.
+  /// Assembles `ptx` to machine code for `chip` at an optimization level.
   llvm::Expected<std::string>
   assemble(llvm::StringRef ptx, llvm::StringRef chip, unsigned level) const;
 
 private:
   explicit Assembler(std::string program) : program(std::move(program)) {}
 
-  /// Runs it; what it prints goes to a file.
+  /// Runs ptxas with its output redirected to the file `printed`. Returns
+  /// whether it succeeded.
   bool run(llvm::ArrayRef<llvm::StringRef> arguments,
            llvm::StringRef printed) const;
 

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the search for forbidden idioms: a table with an entry
-// for each, and how an entry's instructions are recognized.
+// for each, and functions that match their instructions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ using llvm::StringRef;
 using llvm::Twine;
 
 namespace {
-/// The instructions that set each register of a function.
+/// Maps each register of a function to the instructions that set it.
 class Definitions {
 public:
   explicit Definitions(const PTXFunction &function) {
@@ -49,7 +49,7 @@ struct ForbiddenIdiom {
   llvm::StringLiteral why;
   /// Names a sequence with the same value that ptxas compiles correctly.
   llvm::StringLiteral instead;
-  /// Whether an instruction ends such a sequence.
+  /// Returns whether an instruction ends such a sequence.
   bool (*matches)(const PTXInstruction &, const Definitions &);
 };
 } // namespace
@@ -66,7 +66,8 @@ static bool isInteger16(StringRef type) {
       .Default(false);
 }
 
-/// Whether an instruction sets a register to the opposite of an integer.
+/// Returns whether an instruction sets a register to the negative of an
+/// integer.
 static bool negates(const PTXInstruction &instruction, StringRef value) {
   auto parts = instruction.getParts();
   auto operands = instruction.getOperands();

@@ -20,8 +20,8 @@
 using namespace mlir;
 using namespace tandem;
 
-/// A load from shared memory, its address and the conflicts of its banks take
-/// the time of some 12 operations.
+/// The cost of a lookup in shared memory. The load, its address computation and
+/// bank conflicts take as long as some 12 operations.
 static constexpr TabulateOptions sharedTables{/*rows=*/false,
                                               /*lookupCost=*/12};
 
@@ -39,11 +39,13 @@ void tandem::buildNVVMPipeline(OpPassManager &manager,
   manager.addPass(createSplitPhases());
   addSmallFloatLowering(manager);
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
-  // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
+  // Convert pairs of 8-bit floats with the chip's instructions, and expand what
+  // it cannot convert into integer operations.
   manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith());
   addCleanup(manager, StepOp::getOperationName());
   manager.addPass(createConvertTandemToNVVM());
+  manager.addPass(createConvertNaNsToNVVM());
   manager.addPass(createConvertBytesToNVVM());
   addLLVMLowering(manager);
 }

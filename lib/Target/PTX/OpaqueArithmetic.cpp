@@ -24,8 +24,8 @@ static bool hasFloats(const Instruction &op) {
                 [](Value *v) { return v->getType()->isFPOrFPVectorTy(); });
 }
 
-/// Whether LLVM knows what an instruction computes with floats. Conversions of
-/// 8-bit floats are intrinsics, too.
+/// Returns whether an instruction is floating-point arithmetic that LLVM could
+/// simplify. Conversions of 8-bit floats are intrinsics, too.
 static bool isArithmetic(const Instruction &op) {
   if (auto *call = dyn_cast<IntrinsicInst>(&op))
     return call->doesNotAccessMemory() && hasFloats(op);
@@ -33,8 +33,8 @@ static bool isArithmetic(const Instruction &op) {
          (isa<BinaryOperator>(op) && op.getType()->isFPOrFPVectorTy());
 }
 
-/// The widest integer that a register holds and that values of a number of
-/// bits, in elements of `elementBits`, consist of.
+/// Returns the width of the widest integer register that evenly divides values
+/// of `bits` bits with elements of `elementBits`.
 static unsigned getRegisterBits(unsigned bits, unsigned elementBits) {
   if (elementBits == 64)
     return 64;
@@ -66,7 +66,7 @@ static Value *makeOpaque(IRBuilder<> &b, Value *value) {
   return b.CreateBitCast(parts, type);
 }
 
-/// Conditions and what a call must know as a constant stay as they are.
+/// Returns whether values of a type are moved. Conditions stay as they are.
 static bool canMove(const Type *type) {
   return type->getScalarSizeInBits() % 16 == 0 && type->getScalarSizeInBits();
 }
@@ -88,7 +88,8 @@ static void makeOpaque(Instruction &op) {
     use->set(result);
 }
 
-/// The instructions that memory, other threads or control flow depend on.
+/// Returns the instructions that memory, other threads or control flow depend
+/// on.
 static SmallPtrSet<Instruction *, 0> findNeeded(Function &function) {
   SmallPtrSet<Instruction *, 0> needed;
   SmallVector<Instruction *> queue;

@@ -17,12 +17,12 @@
 
 namespace tandem {
 
-/// Sends the operands and the result of each floating-point operation through
-/// moves that LLVM knows nothing about, and may neither delete nor join. So an
-/// operation has operands that no other operation has, which could be anything,
-/// and a result that is needed: it can be neither folded, merged nor dropped.
-/// The values are the same. An operation that nothing depends on stays as it
-/// is, and goes: it must not count.
+/// Passes the operands and the result of each floating-point operation through
+/// moves that LLVM knows nothing about and may neither delete nor merge. So no
+/// two operations share an operand, each operand could be anything, and each
+/// result is needed: no operation can be folded, merged or dropped. The values
+/// are the same. An operation that nothing depends on is left for LLVM to
+/// delete, since the check of the PTX must not count it.
 void makeArithmeticOpaque(llvm::Module &module);
 
 } // namespace tandem

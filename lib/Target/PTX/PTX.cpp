@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the translation to PTX, which is compiled a second time
-// where the check of the first result is in doubt.
+// This file implements the translation to PTX. If the check of the result finds
+// unexpected counts, the module is compiled a second time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,10 +51,10 @@ std::string tandem::listChips() {
       llvm::map_range(chips, [](const Chip &chip) { return chip.name; }), ", ");
 }
 
-/// Has LLVM compute each f32 for itself: ptxas contracts packed products and
-/// sums (ForbiddenIdioms.cpp). LLVM offers this only as an option of its
-/// command line. Where an LLVM lacks the option, the check of the PTX refuses
-/// what it would have prevented.
+/// Makes LLVM compute with single f32 values only: ptxas contracts packed
+/// products and sums (ForbiddenIdioms.cpp). LLVM has this as a command-line
+/// option only. If an LLVM lacks the option, the check of the PTX refuses what
+/// it would have prevented.
 static void avoidPackedSingles() {
   auto &options = llvm::cl::getRegisteredOptions();
   auto place = options.find("nvptx-no-f32x2");
@@ -109,8 +109,8 @@ tandem::translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
     return ptx;
   if (!error.isA<PTXCountError>())
     return std::move(error);
-  // LLVM may have simplified without changing a result, or have lost an
-  // operation. PTX without simplifications has exactly the operations that it
+  // LLVM may have simplified operations without changing a result, or may have
+  // lost one. PTX without simplifications has exactly the operations that it
   // was given.
   llvm::consumeError(std::move(error));
   ptx = emitPTX(module, *chip, makeArithmeticOpaque);

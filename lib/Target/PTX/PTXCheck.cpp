@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the comparison of PTX with the arithmetic it was made
-// from.
+// This file implements the comparison of PTX with the arithmetic of the kernel
+// that it was compiled from.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using namespace tandem;
 using llvm::StringRef;
 using llvm::Twine;
 
-/// Differences that one message names.
+/// The maximum number of differences in one message.
 static constexpr unsigned maxProblems = 12;
 
 static constexpr llvm::StringLiteral opNames[] = {
@@ -32,7 +32,7 @@ static constexpr llvm::StringLiteral formatNames[] = {"e4m3", "e5m2", "bf16",
                                                       "f16",  "f32",  "f64"};
 
 namespace {
-/// A format, and how many values of it an instruction takes.
+/// A format, and the number of its values that an instruction computes.
 struct PackedFormat {
   RoundingFormat format;
   int64_t lanes;
@@ -63,8 +63,8 @@ static unsigned getBits(RoundingFormat format) {
   llvm_unreachable("every format is listed");
 }
 
-/// Whether a conversion is one of f32 to 8-bit floats, which PTX has with
-/// saturation only.
+/// Returns whether a conversion is one from f32 to 8-bit floats, which PTX has
+/// with saturation only.
 static bool isToFloat8(llvm::ArrayRef<StringRef> parts) {
   if (parts.size() < 3 || parts.front() != "cvt" || parts.back() != "f32")
     return false;
@@ -83,7 +83,8 @@ static std::optional<RoundingOp> parseOp(StringRef head) {
       .Default(std::nullopt);
 }
 
-/// Instructions that move, compare or select floats, or change a sign.
+/// Returns whether instructions of this name only move, compare or select
+/// floats, or change a sign.
 static bool isExact(StringRef head) {
   return llvm::StringSwitch<bool>(head)
       .Cases({"abs", "neg", "copysign", "min", "max", "setp", "set"}, true)
@@ -91,7 +92,8 @@ static bool isExact(StringRef head) {
       .Default(false);
 }
 
-/// Any float type, of those that Tandem computes in and of others.
+/// Returns whether a part of a mnemonic is a float type, including those that
+/// Tandem does not compute in.
 static bool isFloatType(StringRef part) {
   return parseFormat(part) || part.starts_with("tf32") ||
          (part.size() > 3 && part.front() == 'e' && llvm::isDigit(part[1]) &&
@@ -100,11 +102,12 @@ static bool isFloatType(StringRef part) {
 }
 
 namespace {
-/// Reads the instructions of one entry, counts those that round, and notes
-/// what no kernel may contain.
+/// Reads the instructions of one entry, counts those that round, and records
+/// problems: instructions that no kernel may contain.
 class EntryReader {
 public:
-  /// An occurrence of an operation: its line, and how many values it computes.
+  /// The occurrences of an operation: instructions, and how many values each
+  /// computes.
   using Occurrences = std::vector<std::pair<const PTXInstruction *, int64_t>>;
 
   EntryReader(const PTXFunction &entry, bool hasBF16Arithmetic) : entry(entry) {
@@ -126,7 +129,7 @@ private:
   void read(const PTXInstruction &instruction);
   void readConversion(const PTXInstruction &instruction,
                       llvm::ArrayRef<StringRef> parts);
-  /// Notes a modifier that changes results.
+  /// Returns whether a modifier changes results, and records that as a problem.
   bool hasForbiddenModifier(const PTXInstruction &instruction,
                             llvm::ArrayRef<StringRef> parts);
   void requireNearest(const PTXInstruction &instruction,
@@ -146,8 +149,8 @@ private:
   }
 
   const PTXFunction &entry;
-  /// Set on chips whose bf16 additions and products are fused operations by
-  /// constants.
+  /// The constants of a chip whose bf16 additions and products are fused
+  /// operations with constants; none on other chips.
   std::optional<PTXConstants> constants;
   Occurrences occurrences[RoundingCounts::numOps][RoundingCounts::numFormats];
   std::vector<std::string> problems;
@@ -168,7 +171,7 @@ void EntryReader::read(const PTXInstruction &instruction) {
     return;
   std::optional<RoundingOp> op = parseOp(parts.front());
   std::optional<PackedFormat> format = parseFormat(parts.back());
-  // A form that reads 16-bit floats rounds to what stands before their type.
+  // A form that reads 16-bit floats rounds to the type before their type.
   if (parts.size() > 2)
     if (auto computed = parseFormat(parts[parts.size() - 2]);
         format && computed)
@@ -220,11 +223,11 @@ void EntryReader::readConversion(const PTXInstruction &instruction,
     return note(instruction, "converts a format that kernels do not use");
   if (source && getBits(source->format) == 8)
     return count(instruction, RoundingOp::read, *source);
-  // To an integer, or wider: exact by definition.
+  // Conversions to an integer or to a wider format are exact by definition.
   if (!target || (source && getBits(target->format) > getBits(source->format)))
     return;
   if (source && target->format == source->format)
-    return; // To an integral value.
+    return; // This rounds to an integral value.
   requireNearest(instruction, parts);
   if (source)
     count(instruction, RoundingOp::round, *target);
@@ -240,7 +243,7 @@ bool EntryReader::isConstant(StringRef operand, PackedFormat format,
   return (*value & 0xFFFF) == bits;
 }
 
-/// Returns the operation that a bf16 fma stands for where there is no bf16
+/// Returns the operation that a bf16 fma implements on chips without bf16
 /// addition: a + b is fma(a, 1, b), a - b is fma(b, -1, a), a * b is fma(a, b,
 /// -0).
 RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
@@ -266,7 +269,7 @@ RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The bounds of how often a step executes an operation.
+/// The bounds on how often a step executes an operation.
 struct CountRange {
   int64_t least = 0, most = 0;
 
@@ -280,26 +283,27 @@ using CountRanges =
     CountRange[RoundingCounts::numOps][RoundingCounts::numFormats];
 } // namespace
 
-/// A thread's additions for the sum of one step: its lanes, its warp's 32
-/// threads, its block's up to 8 warps.
+/// Returns the number of additions by which a thread sums one step: over its
+/// lanes, the 32 threads of its warp and the up to 8 warps of its block.
 static int64_t getStepAdditions(int64_t width) {
   return width - 1 + llvm::Log2_64(32) + llvm::Log2_64(8);
 }
 
-/// And one onto the sums of earlier steps, one for the total.
+/// Returns the number of additions for a sum over all steps: those of one step,
+/// one onto the sums of earlier steps, and one for the total.
 static int64_t getSumAdditions(int64_t width) {
   return getStepAdditions(width) + 2;
 }
 
-/// A thread's additions for the sums of its columns: one onto each level of
-/// their trees but the first, and as many for the totals.
+/// Returns a thread's additions for the sums of its columns: one onto each
+/// level of their trees except the first, and as many for the totals.
 static int64_t getColumnAdditions(const RequiredCounts &required,
                                   int64_t width) {
   return 2 * required.columnLevels * width;
 }
 
-/// Adds the required arithmetic of one step as a GPU executes it: divisions and
-/// roots of 16-bit formats are f32 ones and a rounding.
+/// Adds the required arithmetic of one step as a GPU executes it: a division or
+/// root in a 16-bit format is one in f32 and a rounding.
 static void addExpected(const RequiredCounts &required, int64_t width,
                         CountRanges &expected) {
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
@@ -337,17 +341,17 @@ static std::string print(const CountRange &range) {
 }
 
 namespace {
-/// The problems of an entry.
+/// The problems found in an entry.
 struct Problems {
   std::vector<std::string> texts;
-  /// Whether one of them is more than a count, which LLVM's simplifications
-  /// change too.
+  /// Whether any of them is more than an unexpected count, which LLVM's
+  /// simplifications can also cause.
   bool areCertain = false;
 };
 } // namespace
 
-/// Describes how an operation's count differs, if it does. An fma too many is
-/// a contraction, which changes results.
+/// Describes how an operation's count differs, if it does. An excess fma is a
+/// contraction, which changes results.
 static void compare(const EntryReader::Occurrences &found,
                     const CountRange &expected, RoundingOp op,
                     const Twine &name, Problems &problems) {
@@ -371,8 +375,8 @@ static void compare(const EntryReader::Occurrences &found,
   problems.areCertain |= excess && op == RoundingOp::fma;
 }
 
-/// Sums and differences count together: the instruction selector turns
-/// a + (-b) into a - b, which is the same number, wherever it finds a sign.
+/// Compares the counts of sums and differences together: the instruction
+/// selector turns a + (-b) into a - b, which is the same number.
 static void compareSums(const EntryReader &reader, const CountRanges &expected,
                         unsigned format, Problems &problems) {
   unsigned add = unsigned(RoundingOp::add), sub = unsigned(RoundingOp::sub);
@@ -400,7 +404,7 @@ static void compareAll(const EntryReader &reader, const CountRanges &expected,
 
 char PTXCountError::ID;
 
-/// Success if there are no problems.
+/// Returns success if there are no problems, else an error that lists them.
 static llvm::Error makeError(StringRef kernel, const Problems &problems) {
   llvm::ArrayRef<std::string> texts = problems.texts;
   if (texts.empty())
@@ -419,7 +423,7 @@ static llvm::Error makeError(StringRef kernel, const Problems &problems) {
       std::move(text), llvm::inconvertibleErrorCode(), /*PrintMsgOnly=*/true);
 }
 
-/// The first error, unless only the second one is certain.
+/// Returns the first error, unless only the second one is certain.
 static llvm::Error choose(llvm::Error first, llvm::Error second) {
   if (!first)
     return second;
@@ -432,7 +436,7 @@ static llvm::Error choose(llvm::Error first, llvm::Error second) {
 }
 
 namespace {
-/// The entries of a PTX module, read.
+/// Parses the entries of a PTX module and checks them.
 class PTXReader {
 public:
   PTXReader(StringRef ptx, Chip chip, int64_t width)
@@ -447,7 +451,7 @@ public:
   /// Checks that no entry has an instruction that no kernel may contain.
   llvm::Error checkInstructions(StringRef kernel);
   llvm::Error check(const PartRequirement &part) const;
-  /// Checks the launch of several parts.
+  /// Checks the entry that launches several parts in bands.
   llvm::Error checkBands(llvm::ArrayRef<PartRequirement> parts) const;
 
 private:
@@ -507,7 +511,7 @@ llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts) const {
   return compare(parts.front().name + TDM_LAUNCH_BANDS, expected);
 }
 
-/// The parts of one launch, which begins with the first.
+/// Returns the parts of the launch that begins with the first part.
 static llvm::ArrayRef<PartRequirement>
 takeLaunch(llvm::ArrayRef<PartRequirement> parts) {
   size_t count = 1;

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the splitting of PTX text. It knows the statement, not
-// the instructions: whoever reads them judges them.
+// This file implements the splitting of PTX text into statements. It does not
+// interpret instructions; that is left to its users.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ llvm::SmallVector<StringRef, 4> PTXInstruction::getOperands() const {
 }
 
 namespace {
-/// Walks over the text once, statement by statement.
+/// Scans the text once, statement by statement.
 class Reader {
 public:
   explicit Reader(StringRef text) : text(text) {}
@@ -98,7 +98,8 @@ private:
            });
   }
 
-  /// Whether a brace begins the values of a constant, which end in '};'.
+  /// Returns whether a brace begins the values of a constant, which end in
+  /// '};'.
   bool beginsValues() const {
     return begin != StringRef::npos &&
            text.slice(begin, position).rtrim().ends_with("=");
@@ -153,7 +154,7 @@ PTXConstants::PTXConstants(const PTXFunction &function) {
     if (instruction.mnemonic.starts_with("mov.") && operands.size() == 2 &&
         !operands[1].starts_with("%") && !operands[1].starts_with("{"))
       value = lookup(operands[1]);
-    // A vector target sets each register in its braces.
+    // A vector operand sets each register in its braces.
     llvm::SmallVector<StringRef, 4> names;
     target.trim("{}").split(names, ',');
     for (StringRef name : names)

@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-/// One instruction. All text lies in the module's.
+/// One instruction. All strings point into the module's text.
 struct PTXInstruction {
   unsigned line;
   /// The instruction without its predicate: "add.rn.f32 %r1, %r2, %r3".
@@ -31,9 +31,9 @@ struct PTXInstruction {
   /// The text after the name: "%r1, %r2, %r3".
   llvm::StringRef operands;
 
-  /// The parts of the mnemonic between dots.
+  /// Splits the mnemonic at its dots.
   llvm::SmallVector<llvm::StringRef, 6> getParts() const;
-  /// The operands, at the commas outside of braces and brackets.
+  /// Splits the operands at the commas outside of braces and brackets.
   llvm::SmallVector<llvm::StringRef, 4> getOperands() const;
 };
 
@@ -42,15 +42,17 @@ struct PTXFunction {
   std::vector<PTXInstruction> instructions;
 };
 
-/// The entry functions of a module.
+/// Parses the entry functions of a module.
 std::vector<PTXFunction> readEntries(llvm::StringRef ptx);
 
-/// The registers of a function that hold one constant wherever they are set.
+/// The registers of a function that have one constant value wherever they are
+/// set.
 class PTXConstants {
 public:
   explicit PTXConstants(const PTXFunction &function);
 
-  /// The bits of a literal or of a constant register.
+  /// Returns the bits of a literal or of a constant register, if the operand is
+  /// one.
   std::optional<uint64_t> lookup(llvm::StringRef operand) const;
 
 private:

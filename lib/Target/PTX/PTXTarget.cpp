@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the target of NVIDIA GPUs, as PTX or as the machine code
+// This file implements the target for NVIDIA GPUs: PTX, or the machine code
 // that ptxas makes of it.
 //
 //===----------------------------------------------------------------------===//
@@ -91,7 +91,7 @@ emitPTX(ModuleOp kernels, llvm::StringRef chip, int64_t width) {
   return translateToPTX(kernels, *parts, chip, pipeline.width);
 }
 
-/// Replaces an image's PTX by machine code.
+/// Replaces an image's PTX with machine code.
 static llvm::Error assemble(Image &image, unsigned level) {
   std::string prefix =
       level == 3 ? "cubin:" : "cubin-O" + std::to_string(level) + ":";

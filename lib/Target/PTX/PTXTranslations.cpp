@@ -27,7 +27,7 @@ using namespace tandem;
 namespace cl = llvm::cl;
 
 namespace {
-/// The options that these translations have besides those of all.
+/// The options of these translations, in addition to those of all.
 struct PTXOptions {
   cl::opt<std::string> chip{"chip", cl::init("sm_90"),
                             cl::desc("The NVIDIA chip that PTX is for")};
@@ -52,7 +52,8 @@ static void buildPipeline(OpPassManager &manager) {
   buildNVVMPipeline(manager, options);
 }
 
-/// The arithmetic of the kernels' parts, which lowering leaves behind.
+/// Returns the arithmetic of the kernels' parts, which must be counted before
+/// lowering.
 static FailureOr<std::vector<PartRequirement>>
 getRequirements(ModuleOp module) {
   PassManager manager(module.getContext());

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the count of a kernel body's rounding operations.
+// This file implements the counting of the rounding operations in a kernel's
+// body.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,7 +56,7 @@ static std::optional<RoundingOp> getRoundingOp(Operation *op) {
       .Default(std::nullopt);
 }
 
-/// The format of a rounding operation.
+/// Returns the format of a rounding operation.
 static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
   if (auto encode = dyn_cast<scaled::EncodeFloatOp>(op))
     return getFormat(encode.getFormat());
@@ -65,7 +66,8 @@ static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
 }
 
 namespace {
-/// Counts a body, telling what depends on the element from what does not.
+/// Counts the operations of a body, separately for those that depend on the
+/// element and those that do not.
 class BodyCounter {
 public:
   RequiredCounts count(LaunchOp kernel) {
@@ -91,7 +93,7 @@ private:
     ++(op.getScope() == Granularity::row ? result.rowSums : result.singleSums);
   }
 
-  /// Whether an operation gives each element a value of its own.
+  /// Returns whether an operation gives each element a different value.
   static bool isSource(Operation &op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
       return load.getElementsPerEntry() == 1;
@@ -100,8 +102,9 @@ private:
     return isa<RandomBitsOp>(op);
   }
 
-  /// Whether an operation depends on constants only. It may be folded at any
-  /// time, by MLIR too, so that its rounding need not be executed.
+  /// Returns whether an operation depends on constants only, and records its
+  /// results as constants. It may be folded at any time, even by MLIR, so that
+  /// its rounding need not be executed.
   bool addIfConstant(Operation &op) {
     bool isConstant = op.hasTrait<OpTrait::ConstantLike>() ||
                       (op.getNumOperands() && isPure(&op) &&
@@ -118,7 +121,7 @@ private:
         isSource(op) || llvm::any_of(op.getOperands(), [&](Value operand) {
           return wide.contains(operand);
         });
-    // A group's elements share the result of a reduction.
+    // The result of a reduction is the same for all elements of a group.
     if (isElement && !isa<ReduceOp>(op))
       wide.insert(op.result_begin(), op.result_end());
     bool isConstant = addIfConstant(op);
@@ -136,18 +139,20 @@ private:
       ++result.optional.at(RoundingOp::round, RoundingFormat::f32);
   }
 
-  /// Where a chip lacks the conversion of an f64 to bf16, the instruction
-  /// selector rounds to odd in f32 first, which is the same number.
+  /// Returns whether an operation converts f64 to bf16. On chips without this
+  /// conversion the instruction selector first rounds to odd in f32, which
+  /// gives the same number.
   static bool isThroughF32(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
     return truncation && truncation.getIn().getType().isF64() &&
            truncation.getType().isBF16();
   }
 
-  /// The instruction selector rounds before it chooses or gives a sign, which
-  /// is the same number, and drops a rounding that changes nothing. Lion's sign
-  /// in bf16 is worth knowing this one case, so that its PTX is as LLVM makes
-  /// it.
+  /// Returns whether an operation rounds the result of a selection or of
+  /// copysign. The instruction selector may round before it selects or copies a
+  /// sign, which gives the same number, and drops a rounding that changes
+  /// nothing. This case occurs in Lion with bf16; knowing it avoids a second
+  /// compilation of its PTX.
   static bool roundsChosenValue(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
     Operation *source =
@@ -155,9 +160,9 @@ private:
     return isa_and_nonnull<arith::SelectOp, math::CopySignOp>(source);
   }
 
-  /// Whether an encoding of the same value has been counted. Values beyond the
-  /// largest number may be told apart after the conversion, so that one
-  /// conversion serves several encodings.
+  /// Returns whether an encoding of the same value has been counted. Values
+  /// beyond the largest number may be handled after the conversion, so that one
+  /// conversion can serve several encodings.
   bool isEncodedBefore(Operation &op) {
     auto encode = dyn_cast<scaled::EncodeFloatOp>(op);
     return encode &&
@@ -170,7 +175,7 @@ private:
 };
 } // namespace
 
-/// Brings 8-bit floats to what the chip has: f32, and conversions if it has
+/// Lowers 8-bit floats to what the chip has: f32, and conversions if it has
 /// them.
 static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   addSmallFloatLowering(manager);
@@ -178,8 +183,8 @@ static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   if (chip.hasFloat8Conversions())
     expansion.formats = {"f16"};
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(expansion));
-  // MLIR's own canonicalization makes one rounding of an integer's to f32 and
-  // to bf16.
+  // MLIR's canonicalization merges the roundings of an integer to f32 and then
+  // to bf16 into one.
   manager.addNestedPass<StepOp>(createSimplify());
   manager.addNestedPass<StepOp>(createCSEPass());
 }

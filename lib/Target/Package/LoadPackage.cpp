@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements kernels that the runtime has found in a package.
+// This file implements the use of kernels that the runtime has found in a
+// package.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +18,7 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// A description, and the package that it points to.
+/// A description, and the package that it points into.
 struct PackedDescription {
   explicit PackedDescription(std::shared_ptr<const tdm_package> package)
       : package(std::move(package)) {

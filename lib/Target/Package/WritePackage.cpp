@@ -35,7 +35,7 @@ static void write(Value value, Field &field) {
   field = static_cast<Field>(value);
 }
 
-/// Writes one field of `desc`; the table has one of the same name.
+/// Writes one field of `desc` to the field of the same name of the table.
 #define WRITE(name) write(desc.name, table.name);
 
 static void encode(const tdm_plane_desc &desc, schema::PlaneT &table) {
@@ -75,7 +75,7 @@ static void encodeAll(ArrayRef<Desc> descs,
     encode(desc, *tables.emplace_back(std::make_unique<Table>()));
 }
 
-/// All but the images.
+/// Packs everything except the images.
 static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
   const tdm_kernel_info &info = *entry.kernel->info;
   auto kernel = std::make_unique<schema::KernelT>();
@@ -116,7 +116,8 @@ static std::unique_ptr<schema::ImageT> packImage(const Image &image) {
 // Packages
 //===----------------------------------------------------------------------===//
 
-/// Each target once, in their order; those of a package that names none.
+/// Returns the names of targets without duplicates, in their order. If none is
+/// named, returns the default CPU targets and those of the entries' images.
 static llvm::Expected<std::vector<std::string>>
 chooseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
   llvm::SmallSetVector<StringRef, 8> unique(names.begin(), names.end());
@@ -153,7 +154,7 @@ static llvm::Error checkNames(ArrayRef<PackageEntry> entries) {
   return llvm::Error::success();
 }
 
-/// Puts the header before a FlatBuffer.
+/// Prepends the package header to a FlatBuffer.
 static std::string addHeader(StringRef content) {
   std::string bytes("\x89TANDEM\n");
   llvm::raw_string_ostream os(bytes);

@@ -111,7 +111,8 @@ bool Array::reinterpret(DType newType) {
   return true;
 }
 
-/// Names come from files: control characters must not reach the terminal.
+/// Escapes control characters: names come from files, and these must not reach
+/// the terminal.
 static std::string escape(StringRef text) {
   std::string result;
   for (unsigned char c : text) {
@@ -157,7 +158,7 @@ Error tandem::checkArray(StringRef file, StringRef name, const Array &array) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// The status of a path, links followed.
+/// Returns the status of a path after following links.
 static Expected<sys::fs::file_status> getStatus(StringRef path) {
   sys::fs::file_status status;
   if (std::error_code code = sys::fs::status(path, status))
@@ -166,7 +167,8 @@ static Expected<sys::fs::file_status> getStatus(StringRef path) {
   return status;
 }
 
-/// Devices and pipes are refused, for they may never end.
+/// Opens a regular file. Refuses devices and pipes, since reading these may
+/// never end.
 static Expected<std::unique_ptr<MemoryBuffer>> openFile(StringRef path) {
   Expected<sys::fs::file_status> status = getStatus(path);
   if (!status)
@@ -197,7 +199,7 @@ static Error readNpy(StringRef path, ArrayMap &arrays) {
   return Error::success();
 }
 
-/// The paths of the .npy files in a directory, in the order of their names.
+/// Returns the paths of the .npy files in a directory, sorted by name.
 static Expected<std::vector<std::string>> listNpyFiles(StringRef path) {
   std::vector<std::string> files;
   std::error_code code;
@@ -272,7 +274,7 @@ Expected<ArrayMap> tandem::readArrays(StringRef path, ArrayMetadata *metadata) {
 // Writing
 //===----------------------------------------------------------------------===//
 
-/// Says what the system has refused in terms of the path.
+/// Rewrites an error of the system as one about the path.
 static Error explain(StringRef path, Error error) {
   return handleErrors(std::move(error), [&](const ECError &refusal) {
     return makeArrayError(path, "", refusal.convertToErrorCode().message(),
@@ -326,7 +328,8 @@ static Error checkFileNames(StringRef path, const ArrayMap &arrays) {
   return Error::success();
 }
 
-/// Refuses files that would be read back although they were not written.
+/// Refuses a directory with other .npy files, which would be read back although
+/// they were not written.
 static Error checkNoOthers(StringRef path, const ArrayMap &arrays) {
   Expected<std::vector<std::string>> files = listNpyFiles(path);
   if (!files)
@@ -340,15 +343,16 @@ static Error checkNoOthers(StringRef path, const ArrayMap &arrays) {
   return Error::success();
 }
 
-/// Gives files of one directory their names. A process that ends meanwhile
-/// leaves a mark, lest old arrays be read along with new ones.
+/// Renames the files of one directory to their final names. If the process ends
+/// meanwhile, a marker file remains, so that old arrays are not read along with
+/// new ones.
 static Error commitAll(StringRef path, MutableArrayRef<PendingFile> files) {
   std::string mark = getMark(path);
   if (Error error = writeWholeFile(mark, ""))
     return error;
   for (auto [index, file] : enumerate(files))
     if (Error error = file.commit()) {
-      // All files are still the old ones, if there are any.
+      // All files are still the old ones, if there were any.
       if (index == 0)
         sys::fs::remove(mark);
       return error;
@@ -385,7 +389,7 @@ static Error writeDirectory(StringRef path, const ArrayMap &arrays,
   }
   Error error = writeFiles(path, arrays);
   if (error && !exists)
-    sys::fs::remove(path); // only if nothing was put in place
+    sys::fs::remove(path); // Fails unless it is empty.
   return error;
 }
 

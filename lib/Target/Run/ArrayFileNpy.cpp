@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the .npy format: a header that is a Python dictionary,
-// then the elements. Versions 1 to 3 are read; version 1 is written, or version
-// 2 for a header too long for it.
+// followed by the elements. It reads versions 1 to 3, and writes version 1, or
+// version 2 if the header is too long for that.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,9 +32,9 @@ struct NpyType {
 };
 } // namespace
 
-/// The first entry of a type is the one written; the others are read. Raw two
-/// bytes (V2) are what ml_dtypes writes for bfloat16; V1 and f1 are its floats
-/// of eight bits, which the description does not tell apart.
+/// The types by description. The first entry of a type is written; the others
+/// are only read. ml_dtypes writes bfloat16 as raw two bytes (V2) and its 8-bit
+/// floats as V1 and f1, which do not tell these floats apart.
 static const NpyType types[] = {
     {"|b1", DType::Bool}, {"|u1", DType::U8},  {"|i1", DType::I8},
     {"<u2", DType::U16},  {"<i2", DType::I16}, {"<f2", DType::F16},
@@ -50,7 +50,7 @@ static const NpyType types[] = {
 
 namespace {
 
-/// Reads the header's dictionary. Each function returns false after it has
+/// Parses the header's dictionary. Each function returns false after it has
 /// described the problem.
 class NpyHeader {
 public:
@@ -162,7 +162,7 @@ bool NpyHeader::parseOrder() {
   return fail("'fortran_order' is neither True nor False");
 }
 
-/// A tuple: (), (3,) or (3, 4).
+/// Parses a tuple: (), (3,) or (3, 4).
 bool NpyHeader::parseShape() {
   if (!consume("("))
     return fail("'shape' is not a tuple of integers");
@@ -278,7 +278,8 @@ Expected<Array> tandem::parseNpy(StringRef bytes, StringRef file,
 // Writing
 //===----------------------------------------------------------------------===//
 
-/// NumPy has no bf16 and no floats of eight bits: their bits are written.
+/// Returns the description of a type. NumPy has neither bf16 nor 8-bit floats,
+/// so that their bits are written as integers.
 static StringRef getDescription(DType type) {
   if (type == DType::BF16)
     type = DType::U16;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the .safetensors format: the header's length in eight
-// bytes, a JSON header, then the elements of all arrays without holes.
+// bytes, a JSON header, then the elements of all arrays without gaps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ static constexpr StringLiteral metadataKey("__metadata__");
 static constexpr StringLiteral
     rewrite("write the file again with a safetensors library");
 
-/// The largest header that the format's own library accepts, in bytes.
+/// The largest header in bytes that the format's own library accepts.
 static constexpr uint64_t maxHeaderSize = 100'000'000;
 
 static StringRef getSafetensorsName(DType type) {
@@ -72,20 +72,20 @@ static StringRef getSafetensorsName(DType type) {
 namespace {
 
 /// Finds what the JSON parser does not guard against: nesting that would
-/// exhaust its stack, and keys given twice, of which it keeps the last. Text
-/// that is not JSON is left to the parser to refuse.
+/// overflow its stack, and duplicate keys, of which it keeps the last. Leaves
+/// it to the parser to refuse text that is not JSON.
 class HeaderScan {
 public:
   explicit HeaderScan(StringRef text) : rest(text) {}
 
-  /// The problem, or nothing.
+  /// Returns a description of the problem, or an empty string.
   std::string run();
 
 private:
   std::string scanString();
   bool skipString(StringRef &literal);
 
-  /// A header has arrays in objects in one object.
+  /// The header is an object of objects of arrays.
   static constexpr size_t maxDepth = 3;
 
   StringRef rest;
@@ -114,7 +114,7 @@ std::string HeaderScan::run() {
   return "";
 }
 
-/// Passes a string literal; one before a colon must be new in its object.
+/// Consumes a string literal. If it is a key, it must be new in its object.
 std::string HeaderScan::scanString() {
   StringRef literal;
   if (!skipString(literal))
@@ -153,7 +153,7 @@ bool HeaderScan::skipString(StringRef &literal) {
 
 namespace {
 
-/// One array as the header gives it.
+/// One array as the header describes it.
 struct Entry {
   StringRef name;
   DType type;
@@ -190,7 +190,7 @@ private:
 
 } // namespace
 
-/// Takes the header from the front of the data.
+/// Splits the header off the front of the data.
 Error SafetensorsReader::splitHeader(StringRef &text) {
   if (data.size() < 8)
     return refuse("", "the file has " + Twine(data.size()) +
@@ -264,7 +264,8 @@ Error SafetensorsReader::readEntry(StringRef name, const json::Value &value) {
   return Error::success();
 }
 
-/// An unknown key could change what the known ones mean.
+/// Refuses unknown keys, since these could change the meaning of the known
+/// ones.
 Error SafetensorsReader::readKeys(StringRef name, const json::Object &object) {
   for (const auto &member : object)
     if (!is_contained({"dtype", "shape", "data_offsets"},
@@ -330,7 +331,8 @@ Error SafetensorsReader::readOffsets(const json::Object &object, Entry &entry) {
   return Error::success();
 }
 
-/// The format wants every byte of the data in exactly one array.
+/// Checks that every byte of the data belongs to exactly one array, as the
+/// format requires.
 Error SafetensorsReader::checkLayout() {
   llvm::sort(entries, [](const Entry &a, const Entry &b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -375,7 +377,8 @@ Expected<ArrayMap> tandem::parseSafetensors(StringRef bytes, StringRef file,
 
 using NamedArray = ArrayMap::value_type;
 
-/// JSON holds Unicode only, and one name is the format's own.
+/// Refuses names that are not Unicode, which JSON cannot hold, and the one name
+/// that the format reserves.
 static Error checkNames(StringRef file, const ArrayMap &arrays,
                         const ArrayMetadata &metadata) {
   for (const NamedArray &array : arrays) {
@@ -394,7 +397,8 @@ static Error checkNames(StringRef file, const ArrayMap &arrays,
   return Error::success();
 }
 
-/// Wide elements first, so that each array begins at a multiple of its width.
+/// Orders arrays by decreasing element size, so that each begins at a multiple
+/// of that size.
 static SmallVector<const NamedArray *> orderArrays(const ArrayMap &arrays) {
   SmallVector<const NamedArray *> order;
   for (const NamedArray &array : arrays)
@@ -436,7 +440,7 @@ static std::string printHeader(ArrayRef<const NamedArray *> order,
       begin += array->second.bytes.size();
     }
   });
-  // Spaces bring the data to a multiple of eight.
+  // Pad the header with spaces, so that the data begin at a multiple of eight.
   header.resize(alignTo(header.size(), 8), ' ');
   return header;
 }

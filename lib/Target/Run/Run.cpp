@@ -45,7 +45,8 @@ void tandem::printSignature(const tdm_kernel_info &info,
     os << "     " << integer.name << ": i64\n";
 }
 
-/// Hyperparameters in launch order, defaults filled in.
+/// Returns the values of the hyperparameters in launch order, with defaults for
+/// those that are not given.
 static llvm::Expected<std::vector<double>>
 getHypers(const tdm_kernel_info &info, const RunOptions &options) {
   std::vector<double> values;
@@ -167,7 +168,8 @@ llvm::Error Runner::launch(int64_t step) {
   return llvm::Error::success();
 }
 
-/// The effective descent quality: 1 where stores took up the whole update.
+/// Prints the effective descent quality, which is 1 if the stored weights took
+/// up the whole update.
 llvm::Error Runner::printMetrics() {
   if (info.desc->workspace_doubles_per_chunk != 4)
     return llvm::Error::success();
@@ -204,7 +206,7 @@ void Runner::printTable(const ArrayMap &before) {
               std::to_string(countChanged(array, arrays.get(name))), 14)
        << "\n";
   double best = *llvm::min_element(seconds);
-  // Reads of what a step reads, writes of what it writes.
+  // A step reads and writes these bytes.
   double bytes = 0.0;
   for (const tdm_plane_desc &plane : getPlanes(info))
     bytes += double(isRead(plane) + isWritten(plane)) *
@@ -218,7 +220,7 @@ void Runner::printTable(const ArrayMap &before) {
 llvm::Error Runner::write() {
   if (options.output.empty())
     return llvm::Error::success();
-  // Only these files have a place for it.
+  // Only .safetensors files can hold metadata.
   ArrayMetadata metadata;
   if (llvm::StringRef(options.output).ends_with(".safetensors"))
     metadata = arrays.describeResults(firstStep + options.steps - 1);

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the arrays of a run: names, types, sizes, first values.
+// This file implements the arrays of a run: names, types, sizes, initial
+// values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +50,8 @@ std::string RunArrays::listPlanesOf(StringRef role) const {
   return list;
 }
 
-/// A plane of the tensor that an array's name begins with.
+/// Returns a plane of the tensor whose name, followed by a dot, begins `name`,
+/// or null.
 const tdm_plane_desc *RunArrays::findRoleOf(StringRef name) const {
   for (const tdm_plane_desc &plane : getPlanes(info))
     if (StringRef rest = name;
@@ -64,7 +66,7 @@ bool RunArrays::hasAnyPlane(StringRef role) const {
   });
 }
 
-/// The step that "grad.12" names, or nothing.
+/// Returns the step in a name such as "grad.12", or no value if there is none.
 static std::optional<int64_t> getStepOf(llvm::StringRef name,
                                         llvm::StringRef plane) {
   int64_t step;
@@ -120,7 +122,7 @@ llvm::Error RunArrays::read() {
   return llvm::Error::success();
 }
 
-/// An array that nothing reads is a misspelt one.
+/// Refuses arrays that the kernel does not read, whose names may be misspelt.
 llvm::Error RunArrays::checkNames() {
   for (const auto &[name, array] : arrays) {
     bool isKnown =
@@ -184,7 +186,7 @@ llvm::Error RunArrays::checkArray(const tdm_plane_desc &plane,
                                   const std::string &name) {
   Array &array = arrays.at(name);
   DType wanted = getFileType(plane);
-  // .npy files carry bf16 and 8-bit floats as integers of their width.
+  // .npy files hold bf16 and 8-bit floats as integers of the same width.
   bool fits = array.type == wanted ||
               (isInteger(array.type) && array.reinterpret(wanted));
   if (!fits)
@@ -214,7 +216,8 @@ llvm::Error RunArrays::checkArray(const tdm_plane_desc &plane,
   return llvm::Error::success();
 }
 
-/// Arrays of scales, rows and columns, once the others have set the size.
+/// Checks the sizes of the arrays that have no entry per element, such as
+/// scales, once the other arrays have determined the common size.
 llvm::Error RunArrays::checkShared() const {
   for (const tdm_plane_desc &plane : getPlanes(info)) {
     auto found = arrays.find(plane.name);
@@ -234,8 +237,8 @@ llvm::Error RunArrays::checkShared() const {
   return llvm::Error::success();
 }
 
-/// Whether a param's value is known: by the plane that a framework reads as
-/// the value, or by every plane that the kernel reads.
+/// Returns whether the value of a param is given: by an array for the plane
+/// that frameworks read as the value, or for every plane that the kernel reads.
 bool RunArrays::hasValue(const std::string &role) const {
   return llvm::all_of(getPlanes(info), [&](const tdm_plane_desc &plane) {
     return plane.role != role || !isRead(plane) || arrays.count(plane.name) ||
@@ -288,7 +291,7 @@ static const llvm::fltSemantics *getSemantics(DType type) {
   }
 }
 
-/// The exact f32 values of an array of 16-bit floats.
+/// Converts an array of 16-bit floats to f32, which is exact.
 static void widen(const Array &from, const llvm::fltSemantics &semantics,
                   Array &to) {
   for (auto [bits, value] :
@@ -298,7 +301,8 @@ static void widen(const Array &from, const llvm::fltSemantics &semantics,
   }
 }
 
-/// Zeros, but the f32 copy of a weight begins as the weight that is given.
+/// Creates the array of a plane with zeros. An f32 master of a 16-bit weight
+/// gets the weight's values.
 llvm::Error RunArrays::create(const tdm_plane_desc &plane) {
   const Array &model = arrays.at(sizedBy);
   auto shape = model.shape;

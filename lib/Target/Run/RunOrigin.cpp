@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what a .safetensors file says of the state in it: the
-// graph, the strategy, its storages and the last step.
+// This file implements the metadata of a .safetensors file that describe the
+// state in it: the graph, the strategy, its storages and the last step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +19,9 @@ using llvm::Twine;
 
 static constexpr StringRef storagePrefix = "tandem.storage.";
 
-/// The version of how a state's bytes are read. In version 1, which files do
-/// not name, code 1 of the signed dynamic code and code 254 of the unsigned one
-/// were numbers.
+/// The version of the meaning of a state's bytes. In version 1, which files do
+/// not record, code 1 of the signed dynamic code and code 254 of the unsigned
+/// one were numbers.
 static constexpr int64_t stateVersion = 2;
 
 static std::string lookup(const ArrayMetadata &metadata,
@@ -41,7 +41,7 @@ ArrayMetadata RunArrays::describeResults(int64_t lastStep) const {
   return metadata;
 }
 
-/// Refuses a plane whose bytes meant something else when they were written.
+/// Refuses a plane whose bytes had another meaning when they were written.
 static llvm::Error checkVersion(StringRef file, StringRef plane,
                                 StringRef storage,
                                 const ArrayMetadata &metadata) {

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements handles of the runtime for compiled kernels.
+// This file implements the creation of runtime handles for compiled kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The kernel, unless the runtime has failed to make it.
+/// Returns the kernel that the runtime has created, or the runtime's error.
 static llvm::Expected<tdm_kernel *> check(tdm_status status,
                                           tdm_kernel *&handle) {
   if (status != TDM_OK)
@@ -24,7 +24,7 @@ static llvm::Expected<tdm_kernel *> check(tdm_status status,
   return handle;
 }
 
-/// Returns the field of the description that an epilogue's code belongs in.
+/// Returns the field of the description that holds an epilogue's code.
 static tdm_cpu_entry &getEpilogue(tdm_kernel_desc &desc, tdm_granularity per) {
   switch (per) {
   case TDM_PER_ELEMENT:
@@ -39,7 +39,7 @@ static tdm_cpu_entry &getEpilogue(tdm_kernel_desc &desc, tdm_granularity per) {
   llvm_unreachable("every granularity is listed");
 }
 
-/// A kernel whose code is in this process, on a device.
+/// Creates a kernel whose code is in this process, for a device.
 static llvm::Expected<tdm_kernel *> createHere(const CompiledKernel &kernel,
                                                const tdm_device *device) {
   tdm_device_info where = {};

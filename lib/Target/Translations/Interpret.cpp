@@ -30,7 +30,7 @@ using namespace tandem::reference;
 namespace cl = llvm::cl;
 
 namespace {
-/// The options that --interpret has besides those of all translations.
+/// The options of --interpret, in addition to those of all translations.
 struct InterpretOptions {
   cl::opt<std::string> arrays{
       "arrays", cl::desc("--interpret: planes to start from, .safetensors, "
@@ -55,7 +55,7 @@ static InterpretOptions &getOptions() {
   return options;
 }
 
-/// Copies words of `bytes` bytes between an array and a plane.
+/// Converts an array to a plane, with one word per element.
 static PlaneData toPlane(const Array &array) {
   unsigned bytes = array.getElementSize();
   PlaneData plane{8 * bytes, {}, {array.shape.begin(), array.shape.end()}};
@@ -73,7 +73,7 @@ static void fromPlane(const PlaneData &plane, Array &array) {
     memcpy(array.bytes.data() + i * bytes, &word, bytes);
 }
 
-/// Defaults of the roles, then what --set gives.
+/// Sets the defaults of the hyperparameters, then the values given by --set.
 static llvm::Error setHypers(ArrayRef<RoleAttr> roles, MachineState &state) {
   for (RoleAttr role : roles)
     if (role.getKind() == RoleKind::hyper && role.getDefaultValue())
@@ -112,7 +112,7 @@ static llvm::Error interpret(func::FuncOp graph, MachineState &state) {
   return interpretGraph(graph, *strategy, state);
 }
 
-/// Runs a kernel or a step.
+/// Interprets a kernel or a step.
 template <typename OpTy>
 static llvm::Error interpret(OpTy op, llvm::Error (*run)(OpTy, MachineState &),
                              MachineState &state) {
@@ -137,7 +137,7 @@ static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
                          : interpret(program->step, interpretStep, state);
 }
 
-/// One line per plane: its elements' bits, in hexadecimal.
+/// Prints one line for each plane: the bits of its elements in hexadecimal.
 static void print(const MachineState &state, raw_ostream &os) {
   for (const auto &[name, plane] : state.planes) {
     os << name << ":";

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the translations of graphs and kernels to packages, LLVM
-// IR and assembly, and what the translations of all targets share.
+// IR and assembly, and the options and lowering that all targets share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,7 +78,7 @@ int64_t tandem::getWidthOption() { return getOptions().width; }
 LogicalResult tandem::reportError(ModuleOp module, llvm::Error error) {
   if (!error)
     return success();
-  // Without the operation that emitError would print below the message.
+  // Operation::emitError would also print the operation below the message.
   return emitError(module.getLoc(), llvm::toString(std::move(error)));
 }
 
@@ -136,7 +136,7 @@ tandem::lowerToTarget(ModuleOp module,
 // Translations
 //===----------------------------------------------------------------------===//
 
-/// Emits CPU code with one of the functions of CPU.h.
+/// Emits CPU code with `emit`, one of the functions of CPU.h.
 static LogicalResult translateForCPU(
     ModuleOp module, raw_ostream &os,
     llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
@@ -154,7 +154,7 @@ static LogicalResult translateForCPU(
   return success();
 }
 
-/// The compiler takes text; locations go with it, for its diagnostics.
+/// Compiles the module's text. The text includes locations for diagnostics.
 static LogicalResult translateModuleToPackage(ModuleOp module,
                                               raw_ostream &os) {
   TranslationOptions &options = getOptions();
@@ -178,7 +178,7 @@ static LogicalResult translateModuleToPackage(ModuleOp module,
 }
 
 void tandem::registerTargetTranslations() {
-  // The options list the targets.
+  // The help texts of the options list the targets.
   registerAllTargets();
   getOptions();
   TranslateFromMLIRRegistration(

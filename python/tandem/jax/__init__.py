@@ -1,4 +1,4 @@
-"""Optimizers for JAX, over compiled kernels that XLA launches.
+"""Optimizers for JAX, which run as compiled kernels that XLA launches.
 
 >>> import jax, jax.numpy as jnp, tandem.jax
 >>> optimizer = tandem.jax.adamw(lr=1e-3, strategy="collage-plus")
@@ -9,7 +9,7 @@
 1
 """
 
-from tandem.jax import _library  # says what is missing, before anything needs it
+from tandem.jax import _library  # reports a missing library early
 from tandem.jax import nn
 from tandem.jax._convert_state import convert_state
 from tandem.jax._optax import as_optax

@@ -1,4 +1,4 @@
-"""Conversions of arrays from one storage to another, in functions that JAX traces."""
+"""Conversions of arrays from one storage to another in functions that JAX traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tandem.jax._launch import DTYPES, Tensor, launch
 
 
 def zeros(plane: Plane, shape: Sequence[int]) -> jax.Array:
-    """A plane of zero bits; E8M0 has no number zero."""
+    """Returns a plane of zero bits. E8M0 cannot represent zero."""
     dtype = DTYPES[plane.type]
     bits = jnp.zeros(shape, f"uint{8 * dtype.itemsize}")
     return jax.lax.bitcast_convert_type(bits, dtype)
@@ -25,12 +25,12 @@ class Job:
     """A tensor to convert.
 
     Attributes:
-        name: what messages call it.
-        size: its rows and columns, as the kernel takes them.
+        name: its name in messages.
+        size: the kernel's rows and columns for it.
         source: its planes.
-        shapes: the shapes of the planes that are made.
-        begun: planes that are not made anew but go on, by name, such as scales that are made
-            of those before.
+        shapes: the shapes of the planes to create.
+        begun: existing planes to continue with, by name, such as scales that are computed from
+            the previous ones.
     """
 
     name: str
@@ -43,18 +43,18 @@ class Job:
 def convert(jobs: Sequence[Job], source: str, target: str, planes: Sequence[Plane], *,
             fresh: bool, matrix: bool, threads: int, what: str,
             floor: bool = False) -> list[dict[str, jax.Array]]:
-    """The planes of tensors in another storage, by name.
+    """Returns the planes of tensors in another storage, by name.
 
     Args:
         jobs: the tensors.
-        source: the storage that they have.
-        target: that which they get.
-        planes: the planes of that.
+        source: the storage of the tensors.
+        target: the storage to convert to.
+        planes: the planes of the target storage.
         fresh: as for :class:`tandem._convert.Conversion`.
         matrix: whether they are tensors of a graph of matrices.
-        threads: 0 for one per core.
-        what: what messages call the launch.
-        floor: whether they are second moments, in which what is positive stays so.
+        threads: the number of threads; 0 means one per core.
+        what: the name of the launch in messages.
+        floor: whether they are second moments, whose positive values must not become zero.
     """
     known = conversion(source, target, fresh=fresh, matrix=matrix, floor=floor)
     made = [{plane.name: zeros(plane, shape) for plane, shape in zip(planes, job.shapes)}

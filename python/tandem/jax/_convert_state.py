@@ -1,4 +1,4 @@
-"""States of an optimizer under another strategy."""
+"""Conversions of an optimizer's state to another strategy."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Planes = dict[str, jax.Array]
 
 def convert_state(state: State, params: object, source: Optimizer, target: Optimizer, *,
                   keep_types: bool = False) -> tuple[object, State]:
-    """The parameters and the state of an optimizer under the strategy of another one.
+    """Converts the parameters and the state of an optimizer to the strategy of another one.
 
-    Values are carried over as by :func:`tandem.convert_state` and
-    :func:`tandem.torch.convert_state`, with the same bits: exactly where the new storage can
-    hold them. The count of steps stays.
+    Values are converted as by :func:`tandem.convert_state` and
+    :func:`tandem.torch.convert_state`, with the same bits: exactly if the new storage can
+    represent them. The count of steps does not change.
 
     Args:
         state: a state of ``source``.
-        params: its parameters: whole arrays, not shards inside of jax.shard_map.
-        source: the optimizer that the state is of.
-        target: one of the same graph, which takes over. Its strategy and ``min_8bit_size``
-            say how leaves are stored. Leaves get the type of its weights, except that
-            those which were float32 under a strategy of 16 bits stay so.
-        keep_types: whether all float32 leaves stay so.
+        params: its parameters, as whole arrays rather than shards inside jax.shard_map.
+        source: the optimizer that the state belongs to.
+        target: an optimizer of the same graph, which is used afterwards. Its strategy and
+            ``min_8bit_size`` determine how leaves are stored. Leaves get the type of its
+            weights, except that float32 leaves under a 16-bit strategy stay float32.
+        keep_types: whether all float32 leaves stay float32.
 
     Returns:
         The parameters and the state, as :meth:`Optimizer.step` returns them.
 
     Raises:
-        TypeError, ValueError: the optimizers are not of one graph, or the state is not of
-            ``source`` and these parameters.
+        TypeError, ValueError: the optimizers have different graphs, or the state does not belong
+            to ``source`` and these parameters.
     """
     _check(state, source, target)
     _refuse_shards(params)
@@ -61,7 +61,7 @@ def convert_state(state: State, params: object, source: Optimizer, target: Optim
 
 
 def _check(state: object, source: object, target: object) -> None:
-    """Refuses what no conversion is between."""
+    """Refuses optimizers and states that cannot be converted."""
     for name, optimizer in (("source", source), ("target", target)):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{name} is a {type(optimizer).__name__}; pass an optimizer of "
@@ -83,12 +83,12 @@ def _refuse_shards(params: object) -> None:
 
 @dataclass(frozen=True)
 class _Move:
-    """A leaf, the planes of its state, and the rule that it gets."""
+    """A leaf, the planes of its state, and its new rule."""
 
     leaf: Leaf
     planes: Mapping[str, jax.Array]
     rule: Rule
-    type: str  #: the kernel's name of the type that it gets
+    type: str  #: the kernel's name of the leaf's new type
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class _Move:
 
 def _move(leaf: Leaf, planes: Mapping[str, jax.Array], source: Optimizer, target: Optimizer,
           keep_types: bool) -> _Move:
-    """The rule and the type that a leaf gets."""
+    """Returns a leaf with its new rule and type."""
     like = jax.ShapeDtypeStruct(leaf.value.shape, leaf.value.dtype)
     before, after = (optimizer._types_of(leaf.path, like) for optimizer in (source, target))
     stays = leaf.type == "f32" and (keep_types or "f32" not in before)
@@ -107,7 +107,7 @@ def _move(leaf: Leaf, planes: Mapping[str, jax.Array], source: Optimizer, target
 
 
 def _alike(moves: Sequence[_Move]) -> list[list[_Move]]:
-    """Leaves that are converted in the same launches."""
+    """Groups leaves that can be converted in the same launches."""
     groups: dict[tuple, list[_Move]] = {}
     for move in moves:
         key = id(move.leaf.rule), move.leaf.type, id(move.rule), move.type
@@ -121,7 +121,7 @@ def _alike(moves: Sequence[_Move]) -> list[list[_Move]]:
 
 
 def _carried(moves: Sequence[_Move], threads: int) -> list[tuple[jax.Array, Planes]]:
-    """The parameters and the planes of states of leaves."""
+    """Returns the converted parameters and planes of states of leaves."""
     source, target = moves[0].leaf.rule, moves[0].rule
     made: list[Planes] = [{} for _ in moves]
     for role in kept_roles(source.kernel):
@@ -129,7 +129,7 @@ def _carried(moves: Sequence[_Move], threads: int) -> list[tuple[jax.Array, Plan
         found = (_carry_codes(moves, role, threads) if is_weight and source.hidden
                  else _carry_role(moves, role, source, threads))
         made = [planes | new for planes, new in zip(made, found)]
-    # The state that gradients have left is of no use under another storage.
+    # The history of gradients is useless under another storage.
     fresh = [plane for plane in target.grad_planes if plane.persistent]
     made = [planes | {plane.name: zeros(plane, target.shapes(move.shape)[plane.name])
                       for plane in fresh} for move, planes in zip(moves, made)]
@@ -140,8 +140,8 @@ def _carried(moves: Sequence[_Move], threads: int) -> list[tuple[jax.Array, Plan
 
 
 def _carry_codes(moves: Sequence[_Move], role: str, threads: int) -> list[Planes]:
-    """A weight in codes: these, or what the leaf holds if it is no longer what they decode
-    to."""
+    """Converts a weight in codes: the codes, or the leaf's value if it no longer equals the
+    decoded codes."""
     source, type = moves[0].leaf.rule, moves[0].leaf.type
     held = _decoded(moves, [move.planes for move in moves], source, type, threads)
     codes = _carry_role(moves, role, source, threads)
@@ -152,7 +152,7 @@ def _carry_codes(moves: Sequence[_Move], role: str, threads: int) -> list[Planes
 
 
 def _select(is_first: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-    """One of two arrays with all its bits, a NaN's included."""
+    """Returns one of two arrays with all of its bits, including those of a NaN."""
     bits = f"uint{8 * first.dtype.itemsize}"
     pair = (jax.lax.bitcast_convert_type(array, bits) for array in (first, second))
     return jax.lax.bitcast_convert_type(jnp.where(is_first, *pair), first.dtype)
@@ -160,7 +160,7 @@ def _select(is_first: jax.Array, first: jax.Array, second: jax.Array) -> jax.Arr
 
 def _decoded(moves: Sequence[_Move], planes: Sequence[Mapping[str, jax.Array]], rule: Rule,
              type: str, threads: int) -> list[jax.Array]:
-    """The weights that codes in states stand for, in a type."""
+    """Returns the weights that codes in states decode to, in a type."""
     plane = Plane(type=type, bits=8 * DTYPES[type].itemsize)
     jobs = [Job(move.leaf.label, rule.size_of_shape(move.shape),
                 [kept[plane.name] for plane in rule.weight_planes], [move.shape])
@@ -173,7 +173,7 @@ def _decoded(moves: Sequence[_Move], planes: Sequence[Mapping[str, jax.Array]], 
 
 def _carry_role(moves: Sequence[_Move], role: str, source: ParamPlanes,
                 threads: int) -> list[Planes]:
-    """One tensor of each leaf under the rule that the leaf gets."""
+    """Converts one tensor of each leaf to the leaf's new rule."""
     target = moves[0].rule
     ours, theirs = (Stored.of(planes.kernel, role) for planes in (source, target))
     given = [[move.planes.get(plane.name, move.leaf.value) for plane in ours.planes]
@@ -183,7 +183,7 @@ def _carry_role(moves: Sequence[_Move], role: str, source: ParamPlanes,
         matrix, group = ((ours.matrix, source.group) if ours.is_grouped
                          else (theirs.matrix, target.group))
         return _converted(moves, given, ours.storage, theirs, matrix, group, threads)
-    # Elements that share a scale here are not neighbours there.
+    # The two storages group different elements, so convert through f32.
     wide = Stored(floats("f32"), [WIDE_PLANE], ours.matrix, False)
     values = _converted(moves, given, ours.storage, wide, ours.matrix, source.group, threads)
     return _converted(moves, [list(planes.values()) for planes in values], wide.storage, theirs,
@@ -192,8 +192,8 @@ def _carry_role(moves: Sequence[_Move], role: str, source: ParamPlanes,
 
 def _converted(moves: Sequence[_Move], given: Sequence[Sequence[jax.Array]], storage: str,
                target: Stored, matrix: bool, group: int, threads: int) -> list[Planes]:
-    """Tensors of a storage in another one. The first plane of each has an entry for each of its
-    elements, and `group` says up to what length rows are joined."""
+    """Converts tensors from one storage to another. The first plane of each has an entry for
+    each element, and `group` is the length up to which rows are joined."""
     rule, jobs = moves[0].rule, []
     for move, planes in zip(moves, given):
         size = rule.size_of_shape(move.shape)

@@ -1,4 +1,4 @@
-"""A linear layer whose products are of 8-bit floats."""
+"""A linear layer with products of 8-bit floats."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tandem.jax._rules import TYPES
 
 
 class Codes(NamedTuple):
-    """A matrix in 8 bits."""
+    """A matrix in 8-bit codes and its scale."""
 
     rows: jax.Array
     scale: jax.Array
 
     @staticmethod
     def of(planes: Mapping[str, jax.Array], shape: tuple[int, int]) -> Codes:
-        """The planes of what a kernel has kept."""
+        """Returns the codes from the planes that a kernel has written."""
         return Codes(planes["kept"].reshape(shape), planes["kept.scale"])
 
     @property
@@ -34,7 +34,7 @@ class Codes(NamedTuple):
 
 
 def quantize(x: jax.Array, code: str) -> Codes:
-    """The codes of a matrix, under the scale of its largest magnitude."""
+    """Returns the codes of a matrix, with the scale of its largest magnitude."""
     step = _pass(quantizer(code, False, TYPES[jnp.dtype(x.dtype)], "cpu"))
     return Codes.of(run_pass("linear", step, x.shape, {"x": x}), x.shape)
 
@@ -45,7 +45,7 @@ def _pass(kernel: Kernel) -> PassPlanes:
 
 
 def multiply(x: Codes, w: Codes, dtype: jnp.dtype, bias: jax.Array | None = None) -> jax.Array:
-    """x @ w + bias in a type. A product of two codes is exact in f32; after the sums of these,
+    """Returns x @ w + bias in a type. Products of two codes are exact in f32. After their sums,
     the product of the scales is rounded, then the product with it, then the sum with the
     bias."""
     values = (jax.lax.convert_element_type(codes.rows, jnp.float32) for codes in (x, w))
@@ -56,17 +56,17 @@ def multiply(x: Codes, w: Codes, dtype: jnp.dtype, bias: jax.Array | None = None
 
 
 def _rounded(product: jax.Array, scale: jax.Array) -> jax.Array:
-    """A product that is rounded before anything is added to it, which XLA's CPU compiler would
-    fuse, also across lax.optimization_barrier: its bits, and the sign bit of a scale, which is
-    0."""
+    """Returns a product that is rounded before anything is added to it. XLA's CPU compiler would
+    otherwise fuse the operations, even across lax.optimization_barrier. Combining the bits with
+    the sign bit of the scale, which is 0, prevents this."""
     bits, sign = (jax.lax.bitcast_convert_type(x, jnp.uint32) for x in (product, scale))
     return jax.lax.bitcast_convert_type(bits | sign >> 31, jnp.float32)
 
 
 @functools.lru_cache(maxsize=None)
 def function_of(layer: Layer, axes: tuple[frozenset[str], ...]):
-    """The layer, with a derivative that multiplies what it has kept of x and of the weight;
-    factors differ along these mesh axes."""
+    """Returns the layer as a function whose derivative multiplies the saved codes of x and the
+    weight. Factors vary along these mesh axes."""
 
     def forward(x, weight, *bias):
         planes = run_pass("linear", layer.forward, x.shape, {"x": x})

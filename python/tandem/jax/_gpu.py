@@ -1,4 +1,4 @@
-"""Launches on GPUs: XLA computes the numbers that the host does not know."""
+"""Launches on GPUs, for which XLA computes the scalars that the host does not know."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def words_of_f64(value: jax.Array) -> jax.Array:
-    """The two words of the f64 that has the value of an f32 or f64, the low one first: most
-    functions of JAX's have no f64."""
+    """Returns the two words of an f32 or f64 as an f64, low word first. Most JAX functions do
+    not have f64 enabled."""
     if value.dtype == jnp.float64:
         return jax.lax.bitcast_convert_type(value, jnp.uint32)
     bits = jax.lax.bitcast_convert_type(value.astype(jnp.float32), jnp.uint32)
     sign, exponent, fraction = bits & jnp.uint32(1 << 31), bits >> 23 & 0xFF, bits & 0x7FFFFF
-    # A subnormal number is normal in f64.
+    # A subnormal f32 is normal in f64.
     shift = jax.lax.clz(fraction) - 8
     is_subnormal = (exponent == 0) & (fraction != 0)
     fraction = jnp.where(is_subnormal, fraction << shift & 0x7FFFFF, fraction)
@@ -38,7 +38,7 @@ def words_of_f64(value: jax.Array) -> jax.Array:
 
 
 def words_of_i64(value: jax.Array) -> jax.Array:
-    """The two words of the i64 that has the value of an i32 or i64, the low one first."""
+    """Returns the two words of an i32 or i64 as an i64, low word first."""
     if value.dtype == jnp.int64:
         return jax.lax.bitcast_convert_type(value, jnp.uint32)
     value = value.astype(jnp.int32)
@@ -46,7 +46,8 @@ def words_of_i64(value: jax.Array) -> jax.Array:
 
 
 def _rows(*values: jax.Array, call: Call) -> list[jax.Array]:
-    """Returns the words of the hyperparameters and of the integers; `values` replace some."""
+    """Returns the words of the hyperparameters and of the integers. `values` replace some of
+    them."""
     hypers = list(np.array(call.hypers, np.float64).view(np.uint32).reshape(-1, 2))
     integers = list(np.array(call.integers, np.int64).view(np.uint32).reshape(-1, 2))
     for at, value in zip(call.scalars, values):
@@ -63,7 +64,7 @@ def _rows(*values: jax.Array, call: Call) -> list[jax.Array]:
 
 
 def _check(call: Call) -> None:
-    """Refuses launches that the host would have to follow."""
+    """Refuses launches that need the host."""
     if call.metrics >= 0:
         raise NotImplementedError(
             f"{call.what} measures, which only CPUs do, since the host adds up the sums; create the "
@@ -75,7 +76,7 @@ def _check(call: Call) -> None:
 
 
 def lower(context: mlir.LoweringRuleContext, *operands, call: Call) -> Sequence:
-    """The lowering of a launch for CUDA."""
+    """Lowers a launch for CUDA."""
     _check(call)
     _library.compile_for_gpus(call.kernel, call.what)
     avals_in, avals_out = list(context.avals_in), list(context.avals_out)
@@ -88,7 +89,7 @@ def lower(context: mlir.LoweringRuleContext, *operands, call: Call) -> Sequence:
         avals_in += [jax.core.ShapedArray((len(numbers), 2), jnp.uint32)
                      for numbers in (call.hypers, call.integers)]
     if call.flags >= 0:
-        # A second word says what skips the launch.
+        # The second word tells whether to skip the launch.
         avals_out[call.flags] = jax.core.ShapedArray((2,), jnp.uint32)
     rule = jax.ffi.ffi_lowering(_library.TARGET, operand_output_aliases=call.aliases)
     results = list(rule(context.replace(avals_in=avals_in, avals_out=avals_out), *operands,

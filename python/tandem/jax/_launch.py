@@ -1,4 +1,4 @@
-"""Launches of kernels in functions that JAX traces: the primitive, and calls of it."""
+"""Launches of kernels in functions that JAX traces: the primitive and its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 from tandem._kernel import Kernel
 from tandem.jax import _gpu, _library
 
-#: The types that hold the elements of planes.
+#: The array types for the elements of planes.
 DTYPES = {
     "bf16": jnp.dtype(jnp.bfloat16), "f16": jnp.dtype(jnp.float16),
     "f32": jnp.dtype(jnp.float32), "i8": jnp.dtype(jnp.int8), "i16": jnp.dtype(jnp.int16),
@@ -30,22 +30,22 @@ DTYPES = {
 
 
 def varying_axes(*arrays: jax.Array) -> frozenset[str]:
-    """The mesh axes along which arrays differ, in a function that shard_map maps."""
+    """Returns the mesh axes along which arrays vary, in a function that shard_map maps."""
     kinds = [jax.typeof(array) for array in arrays]
-    # JAX 0.10.2 has another name for it than versions before.
+    # JAX 0.10.2 renamed it.
     return frozenset().union(*(kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
                                for kind in kinds))
 
 
 def as_varying(array: jax.Array, axes: frozenset[str]) -> jax.Array:
-    """An array that JAX takes for one that differs along mesh axes."""
+    """Returns the array marked as varying along mesh axes."""
     more = tuple(sorted(axes - varying_axes(array)))
     return jax.lax.pcast(array, more, to="varying") if more else array
 
 
 def summed_like(array: jax.Array, axes: frozenset[str]) -> jax.Array:
-    """The sum of an array along the mesh axes along which it differs, except these: the
-    gradient of an input that differs only along these."""
+    """Returns the sum of an array over the mesh axes along which it varies, except for `axes`.
+    This is the gradient of an input that varies only along `axes`."""
     more = tuple(sorted(varying_axes(array) - axes))
     return as_varying(jax.lax.psum(array, more) if more else array, axes)
 
@@ -62,21 +62,22 @@ class Call:
     """The properties of a launch that are known when its function is traced."""
 
     what: str  #: in messages: "a step of adamw"
-    instead: str  #: in messages: what to do in place of jax.vmap
+    instead: str  #: in messages: what to do instead of jax.vmap
     kernel: str
-    names: str  #: of tensors, in messages, one a line
+    names: str  #: of tensors, in messages, one per line
     tensors: tuple[int, ...]  #: rows, columns and key of each
-    #: the numbers of operand and result of each plane, -1 for none
+    #: the indices of the operand and result of each plane, -1 for none
     planes: tuple[int, ...]
     #: the (type, shape) of each result
     results: tuple[tuple[str, tuple[int, ...]], ...]
     hypers: tuple[float, ...]
     integers: tuple[int, ...]
-    #: the hyperparameters, and below 0 the integers, that the first operands have
+    #: the indices of the hyperparameters, or below 0 of the integers, that are the first
+    #: operands
     scalars: tuple[int, ...]
     launches: int = 1
     threads: int = 0
-    #: the numbers of further operands and results, -1 for none
+    #: the indices of further operands and results, -1 for none
     skip: int = -1
     shards: int = -1
     flags: int = -1
@@ -84,7 +85,7 @@ class Call:
 
     @property
     def attributes(self) -> dict[str, object]:
-        """The attributes that XLA hands to the library."""
+        """Returns the attributes that XLA passes to the library."""
         numbers = {name: np.int64(getattr(self, name)) for name in (
             "launches", "threads", "skip", "shards", "flags", "metrics")}
         arrays = {name: np.array(getattr(self, name), np.int64) for name in (
@@ -97,7 +98,7 @@ class Call:
 
     @property
     def aliases(self) -> dict[int, int]:
-        """The results that take the memory of operands."""
+        """Returns the results that reuse the memory of operands."""
         pairs = zip(self.planes[::2], self.planes[1::2])
         return {operand: result for operand, result in pairs if operand >= 0 and result >= 0}
 
@@ -175,9 +176,9 @@ class Tensor:
     """A tensor of a launch.
 
     Attributes:
-        name: what messages call it.
-        size: its rows and columns, as the kernel takes them.
-        planes: its planes by name: arrays, or jax.ShapeDtypeStruct for one that is only
+        name: its name in messages.
+        size: the kernel's rows and columns for it.
+        planes: its planes by name: arrays, or a jax.ShapeDtypeStruct for a plane that is only
             written and gets new memory.
         key: its key for random numbers.
     """
@@ -190,7 +191,7 @@ class Tensor:
 
 @dataclass
 class _Operands:
-    """The operands and results of a call, as they are collected."""
+    """The operands and results of a call that have been collected so far."""
 
     operands: list[jax.Array] = field(default_factory=list)
     results: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
@@ -213,7 +214,7 @@ class _Operands:
 class Outcome:
     """The results of a launch."""
 
-    planes: list[dict[str, jax.Array]]  #: what it has written, of each tensor
+    planes: list[dict[str, jax.Array]]  #: the written planes of each tensor
     flags: jax.Array | None = None
     metrics: jax.Array | None = None
 
@@ -222,21 +223,21 @@ def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scal
            what: str, instead: str = "map the loss", launches: int = 1, threads: int = 0, skip: jax.Array | None = None,
            shards: jax.Array | None = None, flags: bool = False,
            metrics: bool = False) -> Outcome:
-    """Launches a kernel over tensors, whose planes it replaces.
+    """Launches a kernel over tensors and returns their new planes.
 
     Args:
-        kernel: one for the CPU.
-        tensors: in order, which decides the order of sums over all of them.
-        scalars: the kernel's hyperparameters and integers by name; f32, f64, i32 or i64
-            where they are arrays.
-        what: what messages call the launch.
-        instead: what they advise in place of jax.vmap.
-        launches: how often the kernel runs.
-        threads: 0 for one per core; results do not depend on it.
-        skip: an i32; unless it is 0 the planes stay as they are.
+        kernel: a kernel for the CPU.
+        tensors: the tensors, whose order is the order of sums over all of them.
+        scalars: the kernel's hyperparameters and integers by name; arrays are f32, f64, i32 or
+            i64.
+        what: the name of the launch in messages.
+        instead: what messages advise instead of jax.vmap.
+        launches: the number of times that the kernel runs.
+        threads: the number of threads; 0 means one per core. Results do not depend on it.
+        skip: an i32; if it is nonzero, the planes do not change.
         shards: an i32 for each tensor, the number of shards of its size before it.
         flags: whether to return the flags that the kernel raises, a u32.
-        metrics: whether to return the sums that it measures, four f32.
+        metrics: whether to return the kernel's metrics, four f32.
     """
     place = _Operands()
     known, at = _place_scalars(kernel, scalars, place)
@@ -267,8 +268,8 @@ def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scal
 
 def _place_scalars(kernel: Kernel, scalars: Mapping[str, Scalar],
                    place: _Operands) -> tuple[list[float], tuple[int, ...]]:
-    """The known values of hyperparameters and integers, 0 for those that operands have, and
-    the places of these: hyperparameters count from 0 up, integers from -1 down."""
+    """Returns the known values of hyperparameters and integers, with 0 for operands, and the
+    indices of the operands: hyperparameters count up from 0, integers count down from -1."""
     known, at = [], []
     places = [*range(len(kernel.hypers)), *range(-1, -1 - len(kernel.integers), -1)]
     for name, number in zip([*kernel.hypers, *kernel.integers], places):

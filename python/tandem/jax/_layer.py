@@ -1,4 +1,4 @@
-"""A layer's two passes as a function with a derivative of its own."""
+"""A layer's two passes as a function with a custom derivative."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tandem.jax._rules import TYPES
 @functools.lru_cache(maxsize=None)
 def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
               path: tuple[str, ...]) -> Layer:
-    """A layer, compiled once for all calls.
+    """Returns a layer, which is compiled once for all calls.
 
     Raises:
-        ValueError: it is not a function of plain arrays under this recipe.
+        ValueError: the layer is not a function of plain arrays under this recipe.
     """
     layer = Layer(name, recipe, dtype, vector_dtype, path)
     if not layer.is_function:
@@ -34,7 +34,7 @@ def compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
 
 
 def check_types(layer: str, **inputs: jax.Array) -> None:
-    """Refuses arrays of types that no layer takes."""
+    """Refuses arrays of unsupported types."""
     for name, value in inputs.items():
         if jnp.dtype(value.dtype) not in TYPES:
             raise TypeError(f"{name} of {layer} is {value.dtype}; layers take bfloat16, float16 "
@@ -44,17 +44,17 @@ def check_types(layer: str, **inputs: jax.Array) -> None:
 def run(name: str, recipe: str, path: Sequence[str | os.PathLike], hypers: tuple[float, ...],
         tensors: Mapping[str, jax.Array], vectors: Mapping[str, jax.Array] | None = None,
         gradients: Mapping[str, str] | None = None):
-    """A layer's outputs: one array, or a tuple of several.
+    """Runs a layer and returns its output, or a tuple of several outputs.
 
     Args:
-        name: the layer's.
-        recipe: says what it keeps.
-        path: directories of recipes.
-        hypers: its hyperparameters, in order.
-        tensors: [..., columns] each, of one shape and type.
-        vectors: [columns] each, of one type.
-        gradients: the names of gradients that are not "d<input>". Inputs whose gradient the
-            layer does not have get zeros.
+        name: the name of the layer.
+        recipe: the recipe, which determines what the layer saves.
+        path: directories that are searched for recipes.
+        hypers: the layer's hyperparameters, in order.
+        tensors: arrays [..., columns] of the same shape and type.
+        vectors: arrays [columns] of the same type.
+        gradients: the names of gradients that are not "d<input>". The gradient of an input is
+            zero if the layer does not compute it.
     """
     inputs = {**tensors, **(vectors or {})}
     check_types(name, **inputs)
@@ -69,7 +69,7 @@ def run(name: str, recipe: str, path: Sequence[str | os.PathLike], hypers: tuple
 
 
 class _Type(NamedTuple):
-    """The type of an input, and the mesh axes along which it differs."""
+    """The type of an input, and the mesh axes along which it varies."""
 
     shape: tuple[int, ...]
     dtype: jnp.dtype
@@ -79,8 +79,8 @@ class _Type(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, str], ...],
               inputs: tuple[_Type, ...]):
-    """A layer as a function of its inputs, of which this has (name, name of the gradient) each,
-    and types; it returns a tuple."""
+    """Returns a layer as a function from its inputs to a tuple. `names` has (name, name of the
+    gradient) for each input, and `inputs` has the types."""
     shape, needed = inputs[0].shape, (*layer.restored, *layer.again_read)
 
     def forward(*values):
@@ -103,21 +103,22 @@ def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, s
 
 
 def _gradient(plane: jax.Array | None, x: _Type) -> jax.Array:
-    """The gradient of an input, which a backward pass has left in a plane; zeros if in none."""
+    """Returns the gradient of an input from a plane of the backward pass, or zeros if there is
+    none."""
     value = (jnp.zeros(x.shape, x.dtype) if plane is None
              else plane.reshape(x.shape).astype(x.dtype))
     return summed_like(value, x.axes)
 
 
 def _shape(step: PassPlanes, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an output for an input of this shape."""
+    """Returns the shape of an output for an input of this shape."""
     return shape if step.per[role] is Granularity.ELEMENT else shape[:-1]
 
 
 def run_pass(layer: str, step: PassPlanes, shape: tuple[int, ...],
              given: Mapping[str, jax.Array],
              hypers: tuple[float, ...] = ()) -> dict[str, jax.Array]:
-    """The planes that a pass of a layer writes, by name: vectors."""
+    """Runs a pass of a layer and returns the planes that it writes, by name, as vectors."""
     columns = shape[-1] if shape else 1
     rows = math.prod(shape) // max(1, columns)
     made = {plane.name: jax.ShapeDtypeStruct((plane.entries(columns, rows),), DTYPES[plane.type])

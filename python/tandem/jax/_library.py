@@ -1,4 +1,4 @@
-"""The library by which XLA launches kernels, and the kernels that it knows."""
+"""The library through which XLA launches kernels, and its registered kernels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if jax.__version_info__ < (0, 10):
 import tandem
 from tandem._kernel import Kernel
 
-#: The name of the handlers in XLA, one for each platform.
+#: The name of the handlers in XLA, one per platform.
 TARGET = "tandem_launch"
 
 
 def _load() -> ctypes.CDLL:
-    """Loads the library, and tells XLA of its handlers."""
+    """Loads the library and registers its handlers with XLA."""
     path = pathlib.Path(tandem.__file__).absolute().parent / "libtandem_jax.so"
     if not path.exists():
         raise ImportError(
@@ -44,21 +44,21 @@ def _load() -> ctypes.CDLL:
 
 
 _LIBRARY = _load()
-#: The names of kernels that XLA knows, and the kernels by name.
+#: The names of registered kernels, and the kernels by name.
 _KNOWN: dict[int, str] = {}
 _KERNELS: dict[str, Kernel] = {}
-#: The names of those whose code for GPUs it has.
+#: The names of kernels whose code for GPUs is registered.
 _PACKED: set[str] = set()
 
 
 def name_of(kernel: Kernel) -> str:
-    """The name by which launches find a kernel, which the library keeps from now on. It is a
-    hash of what the kernel does, so that it is the same in every process."""
+    """Registers a kernel permanently, and returns the name by which launches find it. The name
+    is a hash of what the kernel does, so it is the same in every process."""
     native = kernel._native
     if id(native) not in _KNOWN:
         text = f"{tandem.__version__} {kernel.target} {kernel.info['name']} {kernel.info['ir']}"
         name = hashlib.sha256(text.encode()).hexdigest()
-        # XLA may launch it while the process ends, when Python lets go of everything else.
+        # XLA may launch it while the process exits, after Python has released everything else.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
         _LIBRARY.tandem_jax_add(name.encode(), native.runtime_address(), len(kernel.planes),
                                 len(kernel.hypers), len(kernel.integers))
@@ -71,10 +71,10 @@ def name_of(kernel: Kernel) -> str:
 
 
 def gpu_targets(what: str) -> list[str]:
-    """The targets of the GPUs that JAX has, such as "sm_90"; `what` is launched there.
+    """Returns the targets of JAX's GPUs, such as "sm_90". Messages call the launch `what`.
 
     Raises:
-        NotImplementedError: it has none, or does not say what they are.
+        NotImplementedError: JAX has no GPUs or does not report their targets.
     """
     try:
         found = {str(device.compute_capability) for device in jax.local_devices(backend="cuda")}
@@ -87,7 +87,7 @@ def gpu_targets(what: str) -> list[str]:
 
 
 def compile_for_gpus(name: str, what: str) -> None:
-    """Gives the library the code of a kernel for the GPUs that JAX has; `what` launches it."""
+    """Registers the code of a kernel for JAX's GPUs. Messages call the launch `what`."""
     if name in _PACKED:
         return
     targets = gpu_targets(what)

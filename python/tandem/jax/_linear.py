@@ -1,4 +1,4 @@
-"""A linear layer whose input is kept compressed."""
+"""A linear layer whose input is saved in compressed form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tandem.jax._rules import TYPES
 
 def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None, recipe: str,
            path: Sequence[str | os.PathLike], products: str) -> jax.Array:
-    """x @ weight + bias."""
+    """Returns x @ weight + bias."""
     check_kind(products)
     factors = [x, weight] if bias is None else [x, weight, bias]
     _check(*factors)
@@ -33,7 +33,7 @@ def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None, recipe: str,
 
 
 def _check(x: jax.Array, weight: jax.Array, *bias: jax.Array) -> None:
-    """Refuses factors of other types and shapes than a product has."""
+    """Refuses factors whose types or shapes do not match."""
     check_types("linear", x=x, weight=weight, **({"bias": bias[0]} if bias else {}))
     if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[0]:
         raise ValueError(f"x of linear is {x.shape} and weight {weight.shape}; weight has a row for "
@@ -50,8 +50,8 @@ def _check(x: jax.Array, weight: jax.Array, *bias: jax.Array) -> None:
 
 @functools.lru_cache(maxsize=None)
 def _function(layer: Layer, axes: tuple[frozenset[str], ...]):
-    """The product, with a derivative that reads what the layer has kept of its input; factors
-    differ along these mesh axes."""
+    """Returns the product as a function whose derivative reads the saved input. Factors vary
+    along these mesh axes."""
 
     def product(x, weight, *bias):
         y = x @ weight

@@ -1,4 +1,4 @@
-"""Optimizers in the form of optax's gradient transformations."""
+"""Optimizers as optax gradient transformations."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from tandem.jax._state import State
 
 
 def as_optax(optimizer: Optimizer, *, specs: object = None):
-    """An ``optax.GradientTransformation`` that takes the steps of an optimizer.
+    """Returns an ``optax.GradientTransformation`` that takes the steps of an optimizer.
 
-    Its updates are f32. ``optax.apply_updates`` adds them to the parameters and gives those of
-    :meth:`Optimizer.step`, with the same bits, for graphs whose last operation adds to the
-    weight. Those that first shrink it (``adamw`` with decay "before" or "after", and
-    ``adafactor``) may end at a number for which no update exists; theirs is the nearest one, so
-    that a weight differs by at most 2**-23 of its update. XLA flushes subnormal numbers, among
-    which both differ.
+    Its updates are f32. For graphs whose last operation adds to the weight,
+    ``optax.apply_updates`` produces the parameters of :meth:`Optimizer.step` with the same bits.
+    Graphs that first shrink the weight (``adamw`` with decay "before" or "after", and
+    ``adafactor``) may reach a value that no update produces. The nearest update is used then,
+    and the weight differs by at most 2**-23 of its update. Results also differ for subnormal
+    numbers, which XLA flushes.
 
-    It can stand in ``optax.chain`` and in ``optax.MultiSteps``. Unlike :meth:`Optimizer.step` it
-    leaves the parameters as they are, and takes memory for a copy.
+    It can be used in ``optax.chain`` and in ``optax.MultiSteps``. Unlike :meth:`Optimizer.step`
+    it does not change the parameters and needs memory for a copy.
 
     Args:
-        optimizer: one under whose strategies each leaf is all of its weight, as under "fp32",
-            "coat-fp32" or "adam8bit" for float32 leaves.
-        specs: as for :meth:`Optimizer.init`, inside of jax.shard_map.
+        optimizer: an optimizer whose strategies store the entire weight in the leaf, such as
+            "fp32", "coat-fp32" or "adam8bit" for float32 leaves.
+        specs: as for :meth:`Optimizer.init`, inside jax.shard_map.
 
     Raises:
         ImportError: optax is not installed.
-        TypeError: what is passed is not an optimizer.
-        ValueError: from ``init`` and ``update``, a leaf whose weight lies in part in the state.
+        TypeError: the argument is not an optimizer.
+        ValueError: in ``init`` and ``update``, if a part of a leaf's weight is in the state.
     """
     try:
         import optax
@@ -56,7 +56,7 @@ def as_optax(optimizer: Optimizer, *, specs: object = None):
 
 
 def _check_plain(optimizer: Optimizer, params: object, specs: object) -> None:
-    """Refuses leaves that are not all of their weight."""
+    """Refuses leaves that do not store their entire weight."""
     leaves, _ = optimizer._leaves(params, specs)
     for leaf in leaves:
         if leaf.rule.hidden or len(leaf.rule.weight_planes) > 1:
@@ -68,10 +68,11 @@ def _check_plain(optimizer: Optimizer, params: object, specs: object) -> None:
 
 
 def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
-    """The f32 that `old` has to be added for `new`, or the nearest if there is none.
+    """Returns the f32 update that added to `old` gives `new`, or the nearest one if there is
+    none.
 
-    If there is any, it is the difference rounded to nearest, except where the sum was a tie
-    next to a power of two: there it may be the next f32 away from zero.
+    If there is one, it is the difference rounded to nearest. The exception is a sum that was a
+    tie next to a power of two, for which it may be the next f32 away from zero.
     """
     old = jnp.asarray(old)
     first, last = (x.astype(jnp.float32) for x in (old, new))
@@ -79,6 +80,6 @@ def _update_between(old: jax.Array, new: jax.Array) -> jax.Array:
     bits = jax.lax.bitcast_convert_type(nearest, jnp.uint32)
     farther = jax.lax.bitcast_convert_type(bits + 1, jnp.float32)
     is_short = (first + nearest != last) & (first + farther == last)
-    # Infinite weights stay so, and zeros have signs.
+    # Infinite weights stay infinite, and zeros keep their signs.
     return jnp.where(old == 0, last, jnp.where(
         old == new, 0, jnp.where(is_short, farther, nearest)))

@@ -1,4 +1,4 @@
-"""The optimizer over any graph: steps of pytrees as launches of compiled kernels."""
+"""The optimizer for any graph: steps of pytrees as launches of compiled kernels."""
 
 from __future__ import annotations
 
@@ -29,60 +29,60 @@ class Leaf(NamedTuple):
 
     label: str  #: in messages: "params['w']"
     path: str  #: "['w']"
-    index: int  #: its number in the pytree, the key of its random bits
+    index: int  #: its index in the pytree, the key of its random bits
     value: jax.Array
     rule: Rule
-    axes: tuple[str, ...]  #: the mesh axes that its rows are spread over
+    axes: tuple[str, ...]  #: the mesh axes that its rows are sharded over
 
     @property
     def type(self) -> str:
-        """The kernel's name of its type."""
+        """The kernel's name for its type."""
         return TYPES[self.value.dtype]
 
 
 class Optimizer:
     """Runs an optimizer graph, compiled under a strategy, on pytrees of arrays.
 
-    It has no state of its own: :meth:`init` makes one, and :meth:`step` replaces it, inside of
-    jax.jit or outside. A step is one launch for each way of storing parameters. It writes into
-    the arrays that it reads where jax.jit may donate them (``donate_argnums``); where not, XLA
-    copies them before. JAX gives donated arrays to results of their type and shape in order, so
-    that a function that has both takes and returns the parameters before the state.
+    It is stateless: :meth:`init` creates a state, and :meth:`step` replaces it, inside or
+    outside of jax.jit. A step is one launch for each way of storing parameters. It updates the
+    arrays in place if they are donated to jax.jit (``donate_argnums``); otherwise XLA copies
+    them first. JAX matches donated arrays with results of the same type and shape in order, so a
+    function should take and return the parameters before the state.
 
-    A leaf has the type of the strategy's visible weight, bfloat16 for most. Leaves in float32
-    under such a strategy have float32 gradients, are updated in f32 arithmetic, and have their
-    states stored as the strategy says. Gradients of a float type other than the kernel's
-    are rounded to it, to nearest. Where a strategy stores the weight in codes, leaves are
-    bfloat16 or float16 and hold what the codes in the state decode to.
+    A leaf has the type of the strategy's visible weight, bfloat16 for most. Float32 leaves under
+    such a strategy have float32 gradients and are updated in f32 arithmetic, with their states
+    stored under the strategy. Gradients of a float type other than the kernel's are rounded to
+    it, to nearest. If a strategy stores the weight in codes, leaves are bfloat16 or float16 and
+    hold the decoded values of the codes in the state.
 
-    Hyperparameters that are given here are f64. Those that :meth:`step` takes, and those that
-    functions give, are f32 as all numbers in jax.jit are (f64 with ``jax_enable_x64``).
+    Hyperparameters that are given here are f64. Those that :meth:`step` takes, and results of
+    functions, are f32 like all numbers in jax.jit (f64 with ``jax_enable_x64``).
 
     Args:
         graph: a library graph's name, the path of an .mlir file, or MLIR text.
-        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; or a function
-            that is called with a leaf's path (jax.tree_util.keystr) and the leaf, and gives one.
-        vectors: the graph of vectors and scalars, if ``graph`` is one of matrices.
-        path: directories searched for strategies first.
-        seed: seeds stochastic rounding. A leaf's random bits depend on it, on the leaf's number
-            in the pytree, and on the step.
-        threads: 0 for one per core; results do not depend on it.
-        metrics: whether steps measure: :attr:`State.metrics`.
-        skip_nonfinite: whether a step first looks at all gradients, and does nothing if one of
-            them has a NaN or an infinity: :attr:`State.skipped`.
-        min_8bit_size: leaves with fewer elements, and those with less than two dimensions, keep
-            their states in float32 where the strategy stores them as codes; 0 or None for codes
-            everywhere. It makes no difference where the graph sums over all parameters.
-        **hypers: the graph's hyperparameters, numbers, or functions of the count of steps taken
-            so far, such as optax's schedules; ``betas`` stands for ``beta1`` and ``beta2``. The
-            graph's own defaults hold where absent.
+        strategy: the name of a strategy, built in or ``<name>.mlir`` on ``path``, or a function
+            from a leaf's path (jax.tree_util.keystr) and the leaf to a name.
+        vectors: the graph for vectors and scalars, if ``graph`` is for matrices.
+        path: directories that are searched for strategies first.
+        seed: the seed of stochastic rounding. A leaf's random bits depend on it, on the leaf's
+            index in the pytree, and on the step.
+        threads: the number of threads; 0 means one per core. Results do not depend on it.
+        metrics: whether steps record :attr:`State.metrics`.
+        skip_nonfinite: whether a step first checks all gradients, and is skipped if one of them
+            has a NaN or an infinity; see :attr:`State.skipped`.
+        min_8bit_size: leaves with fewer elements, and those with fewer than two dimensions, keep
+            their states in float32 if the strategy stores them as codes; 0 or None for codes
+            everywhere. It has no effect if the graph sums over all parameters.
+        **hypers: the graph's hyperparameters: numbers, or functions of the number of steps taken
+            so far, such as optax's schedules. ``betas`` sets ``beta1`` and ``beta2``. The
+            graph's defaults apply to all others.
 
     Raises:
-        ValueError: what does not compile, and hyperparameters out of their domain.
-        TypeError: unknown hyperparameters.
+        ValueError: compilation fails, or a hyperparameter is out of its domain.
+        TypeError: a hyperparameter is unknown.
     """
 
-    #: Two hyperparameters that are given as one pair.
+    #: Hyperparameters that are given as pairs.
     _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
 
     def __init__(self, graph: str | os.PathLike, strategy: Strategy = "collage-plus", *,
@@ -112,7 +112,7 @@ class Optimizer:
         self._check_known()
 
     def __getattr__(self, name: str):
-        """Says what takes the place of the method of optax's transformations."""
+        """Explains what replaces the ``update`` method of optax's transformations."""
         if name == "update":
             raise AttributeError("an Optimizer has no update, since it writes the parameters: call "
                                  "step(grads, state, params), or tandem.jax.as_optax(optimizer) "
@@ -120,11 +120,12 @@ class Optimizer:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _own_defaults(self) -> dict:
-        """Hyperparameters that no kernel has, or whose defaults differ from the graph's."""
+        """Returns hyperparameters that no kernel has or whose defaults differ from the
+        graph's."""
         return {}
 
     def _named(self, hypers: Mapping) -> dict:
-        """Hyperparameters by the graph's names, without those that are None."""
+        """Returns the hyperparameters by the graph's names, without those that are None."""
         given = {name: value for name, value in hypers.items() if value is not None}
         for key, names in self._PAIRS.items():
             if key in given and key not in self._defaults and set(names) <= set(self._defaults):
@@ -157,7 +158,7 @@ class Optimizer:
                 raise ValueError(renamed(error, {"row": lambda _: "this optimizer"})) from None
 
     def _known(self, name: str, kernel: Kernel) -> float:
-        """A hyperparameter's number, or the kernel's default where steps give one."""
+        """Returns the number of a hyperparameter, or the kernel's default if steps supply it."""
         value = self._hypers.get(name)
         return value if isinstance(value, float) else kernel.hypers[name]
 
@@ -166,38 +167,38 @@ class Optimizer:
     #===--------------------------------------------------------------------===#
 
     def init(self, params: object, *, specs: object = None) -> State:
-        """The state of parameters that have not taken a step.
+        """Returns the initial state of parameters.
 
         Args:
             params: a pytree of arrays, or of tracers.
-            specs: inside of jax.shard_map the specs of the leaves: a pytree like ``params``
-                with P() or P("axis") in the places of leaves, or one of these for all.
+            specs: inside jax.shard_map, the specs of the leaves: a pytree like ``params`` with
+                P() or P("axis") as leaves, or one of these for all.
 
         Raises:
-            TypeError, ValueError: a leaf that the strategy or the graph does not take.
+            TypeError, ValueError: the strategy or the graph does not support a leaf.
         """
         leaves, treedef = self._leaves(params, specs)
         planes = [leaf.rule.initial(leaf.label, leaf.value, self._threads) for leaf in leaves]
         return self._unmeasured(jnp.zeros((), jnp.int32), treedef.unflatten(planes))
 
     def _unmeasured(self, count: jax.Array, planes: object) -> State:
-        """A state whose last step has measured and skipped nothing."""
+        """Returns a state whose last step has measured and skipped nothing."""
         zero = jnp.zeros((), jnp.float32)
         metrics = dict.fromkeys(_METRICS, zero) if self._metrics else None
         skipped = jnp.zeros((), bool) if self._skips else None
         return State(count, planes, metrics, skipped, self._identity)
 
     def bytes_per_parameter(self, params: object) -> float:
-        """Bytes of weight, gradient and states together, from their storages, on average over
-        the elements of a pytree of arrays or of jax.ShapeDtypeStruct."""
+        """Returns the number of bytes per parameter for weight, gradient and states, from their
+        storages, averaged over the elements of a pytree of arrays or jax.ShapeDtypeStruct."""
         found = [(self._rule_of(jax.tree_util.keystr(path), leaf, ()), math.prod(leaf.shape))
                  for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
         count = sum(size for _, size in found)
         return sum(rule.kernel.bytes_per_parameter * size for rule, size in found) / max(count, 1)
 
     def state_specs(self, params: object, specs: object) -> State:
-        """The specs of the state of parameters that are spread so: a :class:`State` with
-        specs in the places of arrays, for jax.shard_map.
+        """Returns the specs of the state for parameters with these specs: a :class:`State` with
+        specs in place of arrays, for jax.shard_map.
 
         Args:
             params: a pytree of whole arrays or of jax.ShapeDtypeStruct.
@@ -213,7 +214,7 @@ class Optimizer:
                      self._identity)
 
     def _rule_of(self, path: str, leaf: object, axes: tuple[str, ...]) -> Rule:
-        """The rule of a leaf, of which each device may have a shard."""
+        """Returns the rule of a leaf, which may be sharded over devices."""
         label = f"params{path}"
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(f"{label} is {leaf!r}, which is not an array; pass jax.numpy.asarray "
@@ -226,7 +227,7 @@ class Optimizer:
         return rule
 
     def _strategy_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> str:
-        """The name of the strategy of a leaf."""
+        """Returns the name of a leaf's strategy."""
         if isinstance(self._strategy, str):
             return self._strategy
         strategy = self._strategy(path, leaf)
@@ -236,7 +237,7 @@ class Optimizer:
         return strategy
 
     def _types_of(self, path: str, leaf: jax.ShapeDtypeStruct) -> list[str]:
-        """The types that the strategy of a leaf is for, by the kernel's names."""
+        """Returns the types that a leaf's strategy supports, by the kernel's names."""
         return self._rules.types(self._strategy_of(path, leaf))
 
     def _leaves(self, params: object,
@@ -257,7 +258,8 @@ class Optimizer:
 
     @staticmethod
     def _check_together(leaves: Sequence[Leaf]) -> None:
-        """Refuses to sum over a part of the parameters: each rule is a launch."""
+        """Refuses leaves of several rules for a graph that sums over all parameters, because
+        each rule is a separate launch."""
         for leaf in leaves:
             first = leaves[0]
             if sums_over_model(leaf.rule.kernel) and (leaf.axes != first.axes or
@@ -275,21 +277,21 @@ class Optimizer:
 
     def step(self, grads: object, state: State, params: object, *, specs: object = None,
              **hypers) -> tuple[object, State]:
-        """One step: the new parameters, and the new state.
+        """Takes one step and returns the new parameters and the new state.
 
         Args:
             grads: a pytree like ``params``, with an array of a float type for each leaf.
-            state: what :meth:`init` or the step before has returned.
-            params: what ``init`` was given, or the step before has returned; they may have
-                been changed in between.
-            specs: as for :meth:`init`. Gradients are those of all devices together.
-            **hypers: hyperparameters in place of those that the optimizer was created with:
-                numbers, or arrays without dimensions.
+            state: the state from :meth:`init` or the previous step.
+            params: the parameters that were passed to ``init`` or returned by the previous step;
+                their values may have been changed since.
+            specs: as for :meth:`init`. Gradients must be reduced over all devices.
+            **hypers: hyperparameters that replace those of the optimizer: numbers, or arrays
+                without dimensions.
 
         Raises:
-            TypeError, ValueError: what does not fit, with the leaf's path, when the step is
-                traced. A hyperparameter out of its domain is an error when the step runs; it
-                has changed nothing then, but donated arrays are gone.
+            TypeError, ValueError: arguments do not match; raised with the leaf's path when the
+                step is traced. A hyperparameter out of its domain is an error when the step
+                runs. The step then changes nothing, but donated arrays are lost.
         """
         self._check_state(state, "step(grads, state, params)")
         leaves, treedef = self._leaves(params, specs)
@@ -310,16 +312,16 @@ class Optimizer:
         return self._finished(leaves, treedef, state, planes, made, sums, skipped)
 
     def _numbers(self, count: jax.Array, given: Mapping) -> dict[str, Scalar]:
-        """The hyperparameters of a step by name: numbers that the optimizer was created with,
-        arrays of what functions give and the step is given."""
+        """Returns the hyperparameters of a step by name: the optimizer's numbers, and arrays for
+        results of functions and arguments of the step."""
         numbers = {name: _array(name, value(count)) if callable(value) else value
                    for name, value in self._hypers.items()}
         return numbers | {name: _array(name, value) for name, value in self._named(given).items()}
 
     def _scalar(self, name: str, numbers: Mapping[str, Scalar], step: jax.Array,
                 type: str) -> Scalar:
-        """A kernel's hyperparameter; optimizers may compute it from the step that leaves take,
-        and from their type."""
+        """Returns a kernel's hyperparameter. Optimizers may override this to compute it from the
+        leaves' step and type."""
         return numbers[name]
 
     def _scalars(self, kernel: Kernel, numbers: Mapping[str, Scalar], count: jax.Array,
@@ -331,7 +333,7 @@ class Optimizer:
 
     def _encoded(self, leaves: Sequence[Leaf], grads: Sequence[jax.Array],
                  planes: Sequence[Mapping]) -> list[dict[str, jax.Array]]:
-        """The planes of gradients that kernels read, by name."""
+        """Returns the planes of gradients that kernels read, by name."""
         made: list = [None] * len(leaves)
         for members in _by_rule(leaves, lambda leaf: grads[leaf.index].dtype):
             found = members[0].rule.encoded_grads(
@@ -343,7 +345,7 @@ class Optimizer:
 
     def _find_non_finite(self, leaves: Sequence[Leaf],
                          grads: Sequence[Mapping[str, jax.Array]]) -> jax.Array:
-        """Whether a gradient is not finite: an i32, not 0 if so."""
+        """Returns an i32 that is nonzero if a gradient is not finite."""
         found = jnp.zeros((), jnp.int32)
         for members in _by_rule(leaves):
             native, at = compiled_check(members[0].rule.kernel)
@@ -361,7 +363,7 @@ class Optimizer:
     def _launch(self, members: Sequence[Leaf], planes: Sequence[Mapping],
                 grads: Sequence[Mapping], numbers: Mapping[str, Scalar], count: jax.Array,
                 skipped: jax.Array | None) -> Outcome:
-        """The launch of leaves that have one rule and type."""
+        """Launches the step of leaves with the same rule and type."""
         of_step = members[0].rule.of_step(members[0].type)
         tensors = [Tensor(leaf.label, leaf.rule.size_of_shape(leaf.value.shape),
                           {of_step.visible.name: leaf.value, **grads[leaf.index],
@@ -376,7 +378,7 @@ class Optimizer:
     def _finished(self, leaves: Sequence[Leaf], treedef, state: State, before: Sequence[Mapping],
                   made: Sequence[Mapping], sums: Sequence[jax.Array],
                   skipped: jax.Array | None) -> tuple[object, State]:
-        """The parameters and the state after the launches."""
+        """Returns the parameters and the state after the launches."""
         params = [made[leaf.index].get(leaf.rule.of_step(leaf.type).visible.name)
                   for leaf in leaves]
         planes = [{name: made[leaf.index].get(name, value)
@@ -390,8 +392,8 @@ class Optimizer:
             count, treedef.unflatten(planes), metrics, skipped, self._identity)
 
     def _check_state(self, state: object, call: str) -> None:
-        """Refuses what is not a state of this optimizer; `call` names the arguments of what takes
-        one, in order."""
+        """Refuses anything that is not a state of this optimizer. `call` is the signature for
+        messages."""
         if not isinstance(state, State):
             raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
                             f"last step has returned: {call}")
@@ -402,7 +404,7 @@ class Optimizer:
                              "tandem.jax.convert_state")
 
     def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
-        """The planes of the leaves, if they are those of the leaves' rules."""
+        """Returns the planes of the leaves after checking that they match the leaves' rules."""
         planes = _parallel(treedef, state.planes, "state.planes")
         for leaf, found in zip(leaves, planes):
             _check_planes(leaf, found)
@@ -416,7 +418,7 @@ class Optimizer:
 
 def _by_rule(leaves: Sequence[Leaf], more: Callable[[Leaf], object] = lambda leaf: None
              ) -> list[list[Leaf]]:
-    """Leaves that are stored alike, and that `more` gives one value for."""
+    """Groups leaves that are stored in the same way and have the same value of `more`."""
     groups: dict[tuple, list[Leaf]] = {}
     for leaf in leaves:
         groups.setdefault((id(leaf.rule), leaf.type, more(leaf)), []).append(leaf)
@@ -425,15 +427,15 @@ def _by_rule(leaves: Sequence[Leaf], more: Callable[[Leaf], object] = lambda lea
 
 def _with_history(leaf: Leaf, planes: Mapping, grads: Mapping,
                   skipped: jax.Array | None) -> Mapping:
-    """The planes of a state with what the encoding of a gradient has left there, unless the
-    step is skipped."""
+    """Returns the planes of a state with the updated history of the gradient's encoding, unless
+    the step is skipped."""
     names = [plane.name for plane in leaf.rule.grad_planes if plane.persistent]
     return {**planes, **{name: grads[name] if skipped is None else
                          jnp.where(skipped != 0, planes[name], grads[name]) for name in names}}
 
 
 def _parallel(treedef, tree: object, name: str) -> list:
-    """Returns what a pytree has in the places of the leaves of another one."""
+    """Returns the subtrees of a pytree at the positions of the leaves of another one."""
     try:
         return treedef.flatten_up_to(tree)
     except ValueError:
@@ -447,14 +449,14 @@ def _parallel(treedef, tree: object, name: str) -> list:
 
 
 def _specs_of(treedef, specs: object) -> list:
-    """The spec of each leaf; P() for all without specs."""
+    """Returns the spec of each leaf, which is P() without specs."""
     if specs is None or isinstance(specs, PartitionSpec):
         return [specs or PartitionSpec()] * treedef.num_leaves
     return _parallel(treedef, specs, "specs")
 
 
 def _checked_grad(leaf: Leaf, grad: object) -> jax.Array:
-    """The gradient of a leaf, if it is one."""
+    """Returns the gradient of a leaf after checking it."""
     label = f"grads{leaf.path}"
     if not hasattr(grad, "dtype") or not hasattr(grad, "shape"):
         raise TypeError(f"{label} is {type(grad).__name__}, but params has an array there; pass "
@@ -469,7 +471,7 @@ def _checked_grad(leaf: Leaf, grad: object) -> jax.Array:
 
 
 def _check_planes(leaf: Leaf, planes: object) -> None:
-    """Refuses planes that are not those of a leaf's rule."""
+    """Refuses planes that do not match a leaf's rule."""
     fix = ("pass the state of these params, or begin anew with init(params)")
     shapes, label = leaf.rule.shapes(leaf.value.shape), f"state.planes{leaf.path}"
     if not isinstance(planes, Mapping) or set(planes) != set(shapes):
@@ -485,7 +487,7 @@ def _check_planes(leaf: Leaf, planes: object) -> None:
 
 
 def _array(name: str, value: object) -> jax.Array:
-    """A hyperparameter of a step as an f32 or f64 without dimensions."""
+    """Returns a hyperparameter of a step as an f32 or f64 without dimensions."""
     try:
         array = jnp.asarray(value)
     except TypeError:
@@ -505,7 +507,7 @@ _METRICS = ("edq", "edq_ratio", "update_norm", "lost_share")
 
 
 def _metrics_of(sums: jax.Array) -> dict[str, jax.Array]:
-    """The metrics of a step, of what its launches have summed up."""
+    """Returns the metrics of a step from the sums of its launches."""
     effective, intended, lost, asked = sums
     norm = jnp.sqrt(intended)
 

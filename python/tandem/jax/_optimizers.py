@@ -1,4 +1,4 @@
-"""The optimizers of the library, as functions that make one."""
+"""Functions that create the library's optimizers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = """
 
 
 def _documented(function):
-    """A function whose documentation ends with the options."""
+    """Appends the common options to a function's docstring."""
     function.__doc__ = function.__doc__.rstrip() + _OPTIONS
     return function
 
@@ -32,11 +32,12 @@ def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "ins
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
-        decay: where weight decay takes place: "inside" the update, as in Collage; "before" it,
-            as in torch.optim.AdamW; or "after" it.
-        eps_inside_root: whether epsilon is added under the root; only for decay "inside".
-        max_norm: where the norm of all gradients together exceeds it, they are scaled down to
-            it in the same step; only for decay "inside".
+        decay: where weight decay is applied: "inside" the update, as in Collage; "before" it, as
+            in torch.optim.AdamW; or "after" it.
+        eps_inside_root: whether epsilon is added inside the square root; only for decay
+            "inside".
+        max_norm: the maximum norm of all gradients together, to which they are scaled down in
+            the same step; only for decay "inside".
     """
     graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.jax.Optimizer")
     return Optimizer(graph, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
@@ -62,8 +63,8 @@ def sgd(lr=None, momentum: float = 0.0, *, weight_decay=None, nesterov: bool = F
     """Stochastic gradient descent, with weight decay added to the gradient.
 
     Args:
-        momentum: 0 for none, which needs no state.
-        nesterov: whether momentum looks ahead.
+        momentum: 0 means no momentum and no state.
+        nesterov: whether to use Nesterov momentum.
     """
     graph = _graphs.sgd(momentum, nesterov)
     return Optimizer(graph, lr=lr, momentum=momentum or None, weight_decay=weight_decay, **options)
@@ -91,17 +92,18 @@ def adagrad(lr=None, lr_decay=None, weight_decay=None, *, eps=None, **options) -
 @_documented
 def adafactor(lr=None, beta2_decay=None, eps=None, d=None, weight_decay=None,
               **options) -> Optimizer:
-    """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
+    """Adafactor (Shazeer and Stern 2018), as in torch.optim.Adafactor.
 
-    A matrix keeps its second moment as the means along rows and columns, a vector or scalar
-    keeps it for each element. Leaves with more dimensions are refused.
+    The second moment of a matrix is stored as means along rows and columns, and that of a vector
+    or scalar for each element. Leaves with more dimensions are refused.
 
     Args:
-        lr: the relative step size is this, or 1 / sqrt(step) where that is smaller.
+        lr: the maximum relative step size, which is min(lr, 1 / sqrt(step)).
         beta2_decay: the second moment decays by 1 - step ** beta2_decay.
-        eps: a pair: what the second moment's root, and the root mean square of the weights,
-            are at least. None for the first is the epsilon of the leaf's type.
-        d: updates with a larger root mean square are scaled down to it.
+        eps: a pair of lower bounds, for the root of the second moment and for the root mean
+            square of the weights. None for the first means the machine epsilon of the leaf's
+            type.
+        d: the maximum root mean square of updates, to which they are scaled down.
     """
     if options.get("metrics"):
         raise ValueError("adafactor has no metrics, as kernels of matrices have none; leave "
@@ -111,7 +113,7 @@ def adafactor(lr=None, beta2_decay=None, eps=None, d=None, weight_decay=None,
 
 
 class _Adafactor(Optimizer):
-    """Adafactor, some of whose hyperparameters follow from others and the step, in f32."""
+    """Adafactor, which computes some hyperparameters from others and the step, in f32."""
 
     def _own_defaults(self) -> dict:
         return {"beta2_decay": -0.8, "eps1": None, "rho": None, "mixing": None}

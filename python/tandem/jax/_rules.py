@@ -1,4 +1,4 @@
-"""The ways in which leaves of a pytree of parameters are stored and updated."""
+"""The rules by which leaves of a pytree of parameters are stored and updated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tandem._storages import floats
 from tandem.jax._convert import Job, convert, zeros
 from tandem.jax._launch import DTYPES
 
-#: The kernels' names of the types that models compute in.
+#: The kernels' names for the types that models compute in.
 TYPES = {DTYPES[name]: name for name in ("bf16", "f16", "f32")}
 
 
@@ -28,8 +28,8 @@ class Rule(ParamPlanes):
 
     Args:
         kernel: the graph under the strategy.
-        copy: of weights in codes, gives the kernel that also reads and writes what modules
-            compute with, of a type.
+        copy: for weights in codes, returns the kernel that also reads and writes the decoded
+            weights, in a given type.
     """
 
     def __init__(self, kernel: Kernel, copy: Callable[[str], Kernel]):
@@ -37,18 +37,18 @@ class Rule(ParamPlanes):
         self._copy = functools.lru_cache(maxsize=None)(lambda type: ParamPlanes(copy(type)))
 
     def of_step(self, type: str) -> ParamPlanes:
-        """The planes of the kernel that takes a step of parameters of a type."""
+        """Returns the planes of the kernel that updates parameters of a type."""
         return self._copy(type) if self.hidden else self
 
     def shapes(self, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
-        """The shapes of the planes that the state has for a parameter, by name."""
+        """Returns the shapes of the planes in a parameter's state, by name."""
         size = self.size_of_shape(shape)
         return {name: self.shape_of(plane, shape, size)
                 for name, plane in self.state_planes.items()}
 
     def initial(self, label: str, param: jax.Array, threads: int) -> dict[str, jax.Array]:
-        """The state of a parameter that has not taken a step: zeros, except for master weights
-        and weights in codes, which hold the parameter's value, as far as they can."""
+        """Returns the initial state of a parameter: zeros, except for master weights and weights
+        in codes, which hold the parameter's value to their precision."""
         planes = {name: zeros(self.state_planes[name], shape)
                   for name, shape in self.shapes(param.shape).items()}
         if self.hidden:
@@ -60,11 +60,11 @@ class Rule(ParamPlanes):
 
     def encoded_grads(self, grads: Sequence[tuple[str, jax.Array, Mapping[str, jax.Array]]],
                       threads: int) -> list[dict[str, jax.Array]]:
-        """The planes of gradients that the step reads, by name.
+        """Returns the planes of gradients that the step reads, by name.
 
         Args:
-            grads: (label, array, planes of the state) of each.
-            threads: 0 for one per core.
+            grads: (label, array, planes of the state) for each gradient.
+            threads: the number of threads; 0 means one per core.
         """
         if not self.encodes:
             (plane,) = self.grad_planes
@@ -77,8 +77,8 @@ class Rule(ParamPlanes):
     def _encoded(self, values: Sequence[tuple[str, jax.Array, Mapping[str, jax.Array]]],
                  storage: str, planes: Sequence[Plane], threads: int,
                  fresh: bool) -> list[dict[str, jax.Array]]:
-        """The planes of values, all of one type, in a storage; (label, array, planes that go on)
-        of each."""
+        """Returns the planes of values of one type in a storage. Each value is (label, array,
+        planes to continue with)."""
         jobs = []
         for label, value, begun in values:
             size = self.size_of_shape(value.shape)
@@ -96,20 +96,20 @@ class Key(NamedTuple):
     strategy: str
     is_vector: bool  #: whether it has fewer dimensions than the graph's matrices
     is_wide: bool  #: whether its weight is f32 under a strategy of another type
-    is_small: bool  #: whether its states are f32 where the strategy has codes
+    is_small: bool  #: whether its states are f32 although the strategy has codes
 
 
 class Rules:
-    """The rules of an optimizer: those of the strategies that its leaves have, and companions
-    of these for weights in f32 and for states in f32; of each two where matrices and vectors
-    differ in graph.
+    """The rules of an optimizer: those of its leaves' strategies, and their companions for f32
+    weights and f32 states. There are two of each if matrices and vectors have different graphs.
 
     Args:
-        graph: the graph; one of matrices updates parameters of two dimensions.
-        vectors: the graph of parameters with fewer dimensions, if `graph` is of matrices.
-        path: directories of strategies.
-        min_8bit_size: the elements that codes of states take at least.
-        metrics: whether kernels measure.
+        graph: the graph; a graph of matrices updates two-dimensional parameters.
+        vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
+            matrices.
+        path: directories that are searched for strategies.
+        min_8bit_size: the minimum number of elements for states in codes.
+        metrics: whether kernels record metrics.
     """
 
     def __init__(self, graph: str | os.PathLike, vectors: str | os.PathLike | None,
@@ -125,13 +125,13 @@ class Rules:
                         metrics=self._metrics)
 
     def kernels(self, strategy: str) -> list[Kernel]:
-        """The kernels of a strategy itself: that of all parameters or of matrices, and that of
-        vectors if they have a graph."""
+        """Returns the kernels of a strategy itself: for all parameters or for matrices, and for
+        vectors if they have their own graph."""
         return [self._compile(Companion(strategy), is_vector)
                 for is_vector in range(1 + (self._graphs[1] is not None))]
 
     def _make_own(self, strategy: str, is_vector: bool) -> Rule:
-        """The rule of a strategy itself."""
+        """Returns the rule of a strategy itself."""
         return self._rule(Companion(strategy), is_vector)
 
     def _rule(self, strategy: Companion, is_vector: bool) -> Rule:
@@ -144,11 +144,11 @@ class Rules:
         return self._rule(found, key.is_vector) if found else own
 
     def of(self, label: str, dtype: object, shape: Sequence[int], strategy: str) -> Rule:
-        """The rule of a parameter, of which each device may have a shard.
+        """Returns the rule of a parameter, which may be sharded over devices.
 
         Raises:
-            TypeError: the strategy takes no arrays of its type.
-            ValueError: the graph takes no arrays of its shape.
+            TypeError: the strategy does not support the type.
+            ValueError: the graph does not support the shape.
         """
         kernel = self.kernels(strategy)[0]
         is_vector = has_rows(kernel) and len(shape) < 2
@@ -163,12 +163,12 @@ class Rules:
 
     @property
     def graphs(self) -> tuple[str, str | None]:
-        """The graph, and that of vectors if there is one."""
+        """Returns the graph, and the one for vectors or None."""
         graph, vectors = self._graphs
         return os.fspath(graph), vectors and os.fspath(vectors)
 
     def types(self, strategy: str) -> list[str]:
-        """The types of parameters that a strategy itself is for."""
+        """Returns the types of parameters that a strategy itself supports."""
         return self._own(strategy, False).types
 
     def _check_shape(self, label: str, shape: Sequence[int], kernel: Kernel,
@@ -190,5 +190,5 @@ class Rules:
                 "whose weights are of this type, or leave it out of params")
 
 
-#: A strategy's name, or a function of a leaf's path ("['mlp']['w']") and the leaf that gives one.
+#: A strategy's name, or a function from a leaf's path ("['mlp']['w']") and the leaf to a name.
 Strategy = str | Callable[[str, object], str]

@@ -1,4 +1,4 @@
-"""Leaves of which each device has a shard, in functions that jax.shard_map maps."""
+"""Leaves that are sharded over devices, in functions that jax.shard_map maps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tandem.jax._launch import varying_axes
 
 
 def axes_of(label: str, spec: object) -> tuple[str, ...]:
-    """The mesh axes that a leaf's first dimension is spread over.
+    """Returns the mesh axes that a leaf's first dimension is sharded over.
 
     Raises:
-        TypeError, ValueError: the spec is none, or spreads another dimension.
+        TypeError, ValueError: the spec is invalid or shards another dimension.
     """
     if not isinstance(spec, PartitionSpec):
         raise TypeError(f"the spec of {label} is {spec!r}; pass a jax.sharding.PartitionSpec for "
@@ -30,7 +30,7 @@ def axes_of(label: str, spec: object) -> tuple[str, ...]:
 
 
 def check_spread(label: str, value: object, spec: PartitionSpec, axes: tuple[str, ...]) -> None:
-    """Refuses a shard that would be taken for a whole leaf."""
+    """Refuses a shard whose spec says that it is a whole leaf."""
     missing = sorted(varying_axes(value) - set(axes)) if isinstance(value, jax.Array) else []
     if missing:
         raise ValueError(
@@ -39,21 +39,21 @@ def check_spread(label: str, value: object, spec: PartitionSpec, axes: tuple[str
 
 
 def whole_shape(shape: tuple[int, ...], axes: tuple[str, ...]) -> tuple[int, ...]:
-    """The shape of the leaf of which each device has a shard of this shape."""
+    """Returns the shape of the whole leaf from the shape of each device's shard."""
     if not axes or not shape:
         return tuple(shape)
     return shape[0] * math.prod(map(jax.lax.axis_size, axes)), *shape[1:]
 
 
 def number_of_shard(axes: tuple[str, ...]) -> jax.Array:
-    """The number of shards before that of this device, an i32."""
+    """Returns the number of shards before this device's, as an i32."""
     return jax.lax.axis_index(axes) if axes else jnp.zeros((), jnp.int32)
 
 
 def check_cut(label: str, planes: ParamPlanes, whole: tuple[int, ...],
               shard: tuple[int, ...]) -> None:
-    """Refuses to update shards of what only the whole leaf says, or that cut apart what belongs
-    together."""
+    """Refuses shards if the update needs the whole leaf, or if they split elements that share an
+    entry."""
     kernel, fix = planes.kernel, "give it the spec P(), which keeps it whole on each device"
     if kernel.reductions or any(plane.is_whole_tensor or plane.per != Granularity.ELEMENT
                                 for plane in kernel.planes):

@@ -1,4 +1,4 @@
-"""The state of an optimizer: what init returns and step replaces."""
+"""The state of an optimizer, which init returns and step replaces."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import jax
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """The state of an optimizer, a pytree of arrays, which pickle and checkpoints of pytrees
-    keep bit for bit.
+    """The state of an optimizer: a pytree of arrays, which pickle and checkpoints of pytrees
+    preserve bit for bit.
 
     Attributes:
         count: i32, the number of steps taken.
-        planes: the pytree of the parameters, with a dict of arrays in place of each leaf: the
-            planes of its states and of what the strategy keeps of its weight, by their names
-            ("exp_avg_sq.lo"). A plane has the leaf's shape, or an entry for each group of
-            elements, row, column or tensor.
-        metrics: f32 numbers of the last step by name, with ``metrics=True``: ``edq``,
-            ``edq_ratio``, ``update_norm`` and ``lost_share``, as
-            :meth:`tandem.torch.Optimizer.metrics` explains them; None without.
-        skipped: bool, whether the last step has found a gradient with a NaN or an infinity and
-            done nothing, with ``skip_nonfinite=True``; None without.
-        identity: the graph and the strategy, no array; another optimizer refuses the state.
+        planes: a pytree like the parameters, with a dict of arrays in place of each leaf: the
+            planes of its states and additional planes of its weight, by name ("exp_avg_sq.lo").
+            A plane has the leaf's shape, or an entry for each group of elements, row, column or
+            tensor.
+        metrics: f32 metrics of the last step by name: ``edq``, ``edq_ratio``, ``update_norm``
+            and ``lost_share``, which :meth:`tandem.torch.Optimizer.metrics` describes; None
+            without ``metrics=True``.
+        skipped: bool, whether the last step was skipped because a gradient had a NaN or an
+            infinity; None without ``skip_nonfinite=True``.
+        identity: the graph and the strategy, as static data; other optimizers refuse the state.
     """
 
     count: jax.Array

@@ -1,14 +1,13 @@
-"""Layers as functions, with what they keep for the backward pass compressed.
+"""Layers as functions that save compressed activations for the backward pass.
 
 >>> import jax.numpy as jnp, tandem.jax.nn
 >>> tandem.jax.nn.rms_norm(jnp.ones((4, 512)), jnp.ones(512), recipe="coat").shape
 (4, 512)
 
-Each keeps what its recipe says (:func:`tandem.recipes`, or files on ``path``), in the arrays that
-jax.vjp keeps. The kernels and their bits are those of :mod:`tandem.torch.nn.functional`.
-Recipes that dither, remember scales from step to step or store what goes between layers are
-refused. So are jax.vmap, since layers take leading dimensions by themselves, forward-mode and
-second derivatives.
+The recipe (:func:`tandem.recipes`, or a file on ``path``) determines which arrays jax.vjp saves
+and in which format. The kernels and their bits are those of :mod:`tandem.torch.nn.functional`.
+Recipes that dither, keep scales between steps or store tensors between layers are refused, as
+are forward-mode and second derivatives, and jax.vmap, because layers accept leading dimensions.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float = _EPSILON, *, recipe: 
 
 def add_rms_norm(x: jax.Array, residual: jax.Array, weight: jax.Array, eps: float = _EPSILON, *,
                  recipe: str = "coat", path: Path = ()) -> tuple[jax.Array, jax.Array]:
-    """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
+    """Returns x + residual and its :func:`rms_norm`, as between the blocks of a transformer."""
     check_vectors("add_rms_norm", x, weight=weight)
     check_alike("add_rms_norm", x=x, residual=residual)
     return run("add_rms_norm", recipe, path, (eps,), {"x": x, "residual": residual},
@@ -59,27 +58,27 @@ def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, eps: float = 1e
 
 
 def silu(x: jax.Array, *, recipe: str = "coat", path: Path = ()) -> jax.Array:
-    """x * sigmoid(x), of an array of any shape."""
+    """Returns x * sigmoid(x), for an array of any shape."""
     return run("silu", recipe, path, (), {"x": x})
 
 
 def gelu(x: jax.Array, *, approximate: bool = True, recipe: str = "coat",
          path: Path = ()) -> jax.Array:
-    """GELU (Hendrycks and Gimpel 2016): its approximation by tanh, as jax.nn.gelu has it by
-    default, or the exact one by erf."""
+    """GELU (Hendrycks and Gimpel 2016): the tanh approximation, which is jax.nn.gelu's default,
+    or the exact one by erf."""
     return run("gelu_tanh" if approximate else "gelu", recipe, path, (), {"x": x})
 
 
 def swiglu(gate: jax.Array, up: jax.Array, *, recipe: str = "coat",
            path: Path = ()) -> jax.Array:
-    """silu(gate) * up."""
+    """Returns silu(gate) * up."""
     check_alike("swiglu", gate=gate, up=up)
     return run("swiglu", recipe, path, (), {"gate": gate, "up": up})
 
 
 def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: str = "coat",
           path: Path = ()) -> jax.Array:
-    """gelu(gate) * up; see :func:`gelu`."""
+    """Returns gelu(gate) * up; see :func:`gelu`."""
     check_alike("geglu", gate=gate, up=up)
     return run("geglu_tanh" if approximate else "geglu", recipe, path, (), {
         "gate": gate, "up": up})
@@ -87,22 +86,21 @@ def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: s
 
 def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *,
            recipe: str = "coat", path: Path = (), products: str = "bf16") -> jax.Array:
-    """x @ weight + bias, which keeps x as the recipe says for linear layers.
+    """Returns x @ weight + bias, and saves x under the recipe for linear layers.
 
-    JAX computes the products. In the backward pass that of the weight's gradient reads what is
-    kept.
+    JAX computes the products. The gradient of the weight is computed from the saved x.
 
-    With ``products="fp8"`` these are products of 8-bit floats: of what is kept of x, of E4M3
-    codes of the weight and, in the backward pass, of E5M2 codes of the gradient, with one scale
-    for each. The codes are PyTorch's, and so is all that follows the sums of their products.
+    With ``products="fp8"`` the factors are 8-bit floats with one scale each: the saved x, E4M3
+    codes of the weight and, in the backward pass, E5M2 codes of the gradient. The codes, and all
+    operations after the sums of products, are the same as in PyTorch.
 
     Args:
         x: [..., n] in bfloat16, float16 or float32.
-        weight: [n, m] in the same type, as jax.nn's initializers and Flax have it. PyTorch's
-            weights are transposed.
+        weight: [n, m] in the same type, as in jax.nn's initializers and Flax. PyTorch's weights
+            are transposed.
         bias: [m] in the same type.
-        products: "bf16" for products in x's type, or "fp8", which takes a recipe that keeps x
-            in E4M3 with an f32 scale for the tensor, such as "coat".
+        products: "bf16" for products in x's type, or "fp8", which needs a recipe that saves x in
+            E4M3 with one f32 scale for the tensor, such as "coat".
     """
     return _linear.linear(x, weight, bias, recipe, path, products)
 
@@ -110,16 +108,16 @@ def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *,
 def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,
                   reduction: str = "mean", *, recipe: str = "coat",
                   path: Path = ()) -> jax.Array:
-    """The cross entropy of softmax(x) and a class for each row.
+    """Returns the cross entropy of softmax(x) and a class for each row.
 
     Losses and their sum are computed in float32 and rounded to x's type at the end.
 
     Args:
         x: [..., n] in bfloat16, float16 or float32: the logits of at most 2**24 classes.
-        target: [...], integers: classes. Where one does not exist, that is an IndexError if the
-            classes are known when the function is called; inside of jax.jit the loss is NaN.
-        ignore_index: the class of rows that have no loss.
-        reduction: "mean", over the rows that have a loss, "sum", or "none".
+        target: [...], integers: the classes. An invalid class is an IndexError if the classes
+            are known when the function is called; inside jax.jit the loss is NaN.
+        ignore_index: the class of rows without a loss.
+        reduction: "mean" over the rows with a loss, "sum", or "none".
     """
     classes, is_wrong = _classes(x, target, ignore_index, reduction)
     numbers = jnp.arange(x.shape[-1], dtype=jnp.float32)
@@ -131,7 +129,7 @@ def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,
     total = losses.sum()
     if reduction == "sum":
         return total.astype(x.dtype)
-    # The mean of no losses is NaN, but their gradients are zeros.
+    # The mean of no losses is NaN, but the gradients are zeros.
     count = (is_wrong | (classes >= 0)).sum()
     mean = total / jnp.maximum(count, 1).astype(jnp.float32)
     return jnp.where(count > 0, mean, jnp.nan).astype(x.dtype)
@@ -139,7 +137,7 @@ def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,
 
 def _classes(x: jax.Array, target: jax.Array, ignore_index: int,
              reduction: str) -> tuple[jax.Array, jax.Array]:
-    """Each row's class in f32, -1 for none, and whether there is no such class."""
+    """Returns each row's class in f32, -1 for none, and whether the class is invalid."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     target = jnp.asarray(target)

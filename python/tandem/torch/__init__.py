@@ -1,4 +1,4 @@
-"""PyTorch's optimizers, modules and sums over ranks, over compiled kernels.
+"""Optimizers, modules and collectives for PyTorch, based on compiled kernels.
 
 >>> import torch, tandem.torch
 >>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
@@ -6,12 +6,12 @@
 >>> opt.bytes_per_parameter
 12.0
 
-The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
-:mod:`tandem.torch.distributed`. Except for layers, their names are here as well.
-So is :func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
+The packages mirror PyTorch's: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
+:mod:`tandem.torch.distributed`. Except for layers, their names are also available here, as is
+:func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
 """
 
-from tandem.torch import _versions  # says what is missing, before anything needs it
+from tandem.torch import _versions  # reports a missing PyTorch early
 from tandem.torch import distributed, nn, optim
 from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,

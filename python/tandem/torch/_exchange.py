@@ -1,4 +1,4 @@
-"""Reductions of tensors that are spread over ranks: what a step's launches tell each other."""
+"""Reductions of sharded tensors: the exchange between ranks during a step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _MAX = torch.distributed.ReduceOp.MAX if torch.distributed.is_available() else N
 
 
 class Exchange:
-    """Adds up words over the ranks that share tensors, in place, as
-    :meth:`tandem.Plan.set_exchange` asks.
+    """Sums words over the ranks that share tensors, in place, for
+    :meth:`tandem.Plan.set_exchange`.
 
-    A rank is in each of the groups, whose tensors differ. All of its ranks go through
-    them in this order, so that none waits for one that waits for another group.
+    This rank is in each of the groups, whose tensors differ. All ranks process the groups in
+    this order, so that they cannot deadlock.
 
     Args:
-        groups: their process groups, by the numbers that a plan's tensors give them.
-        device: where their backends take tensors from.
+        groups: the process groups, by the numbers in the sharding of a plan's tensors.
+        device: the device from which the backends take tensors.
     """
 
     def __init__(self, groups: Sequence, device: torch.device | str = "cpu"):
@@ -29,29 +29,29 @@ class Exchange:
         self._reduce(torch.frombuffer(words, dtype=torch.int32), self.groups[group])
 
     def _reduce(self, told: torch.Tensor, group, *operation) -> None:
-        """An all-reduce of a tensor in the host's memory, in place."""
+        """All-reduces a tensor in the host's memory, in place."""
         moved = told.to(self._device)
         torch.distributed.all_reduce(moved, *operation, group=group)
         if moved is not told:
             told.copy_(moved)
 
     def any(self, flag: int) -> bool:
-        """Whether the flag is set on any rank. Of a parameter's gradient, all replicas are the
-        same, so that each rank finds in its own groups what any has found."""
+        """Returns whether the flag is set on any rank. All replicas of a gradient are equal, so
+        each rank learns from its own groups what any rank has found."""
         flags = torch.tensor([bool(flag)], dtype=torch.int32)
         for group in self.groups:
             self._reduce(flags, group, _MAX)
         return bool(flags)
 
     def check(self, name: str, launch: object) -> None:
-        """Compares what ranks are about to launch.
+        """Checks that all ranks are about to launch the same step.
 
         Args:
-            name: the kernel, in the message.
-            launch: what all ranks must agree about, as values with a repr().
+            name: the name of the kernel in the message.
+            launch: values that all ranks must agree on, which are compared by repr().
 
         Raises:
-            RuntimeError: on every rank, if they do not.
+            RuntimeError: the ranks disagree; raised on every rank.
         """
         digest = hashlib.sha256(repr(launch).encode()).digest()
         number = int.from_bytes(digest[:7], "little")

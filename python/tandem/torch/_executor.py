@@ -17,7 +17,7 @@ from tandem._plan import Plan
 
 
 class GPU(Executor):
-    """A GPU of PyTorch's. All work is done in PyTorch's current stream of it."""
+    """A GPU that PyTorch uses. All work runs in PyTorch's current stream."""
 
     def __init__(self, ordinal: int):
         self.torch_device = torch.device("cuda", ordinal)
@@ -27,27 +27,27 @@ class GPU(Executor):
 
     @property
     def stream(self) -> int:
-        """PyTorch's current stream."""
+        """PyTorch's current stream on this GPU."""
         return torch.cuda.current_stream(self.torch_device).cuda_stream
 
     @property
     def is_capturing(self) -> bool:
-        """Whether what is done in the stream becomes a part of a CUDA graph."""
+        """Whether the current stream is being captured in a CUDA graph."""
         with torch.cuda.device(self.torch_device):
             return torch.cuda.is_current_stream_capturing()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Has PyTorch put its own kernels into the stream."""
+        """Calls `work`, which enqueues PyTorch's kernels on the stream."""
         work()
 
     def launch(self, plan: Plan, hypers, integers, threads: int = 0) -> int:
-        """Puts a step into the stream."""
+        """Enqueues a step on the stream."""
         plan.launch_async(hypers, integers, stream=self.stream)
         return 0
 
     def plan(self, kernel: Kernel) -> Plan:
-        """A plan for the next launch; it keeps its memory for those that follow in the
-        same stream and thread."""
+        """Returns a plan for the next launch. It keeps its memory for later launches in the same
+        stream and thread."""
         self._refuse_capture()
         key = kernel, self.stream, threading.get_ident()
         if key not in self._plans:
@@ -55,12 +55,12 @@ class GPU(Executor):
         return self._plans[key]
 
     def copy(self, to: int, source: int, bytes: int) -> None:
-        """Copies memory, when the GPU has done its work."""
+        """Copies memory after the GPU has finished its work."""
         self._refuse_capture()
         self.device._native.copy(to, source, bytes)
 
     def clear(self, to: int, bytes: int) -> None:
-        """Makes memory zero, when the GPU has done its work."""
+        """Fills memory with zeros after the GPU has finished its work."""
         zeros = (ctypes.c_char * bytes)()
         self.copy(to, ctypes.addressof(zeros), bytes)
 
@@ -83,7 +83,7 @@ atexit.register(_gpu.cache_clear)
 
 
 def executor_of(tensor: torch.Tensor) -> Executor | None:
-    """Returns the executor of a tensor's device; None if no kernel runs there."""
+    """Returns the executor for a tensor's device; None if kernels cannot run there."""
     if tensor.is_cpu:
         return CPU
     if tensor.is_cuda:
@@ -92,5 +92,5 @@ def executor_of(tensor: torch.Tensor) -> Executor | None:
 
 
 def torch_device(executor: Executor) -> torch.device:
-    """Returns PyTorch's device of an executor."""
+    """Returns PyTorch's device for an executor."""
     return torch.device("cpu") if executor is CPU else executor.torch_device

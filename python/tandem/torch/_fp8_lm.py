@@ -1,4 +1,4 @@
-"""The levels of FP8-LM (Peng et al. 2023), each as one call."""
+"""The levels of FP8-LM (Peng et al. 2023), each in one call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tandem.torch.optim import AdamW
 if TYPE_CHECKING:
     from tandem.torch.distributed import ShardedFP8LM
 
-#: The strategies that are not part of the library, since only a level takes them.
+#: The directory of strategies that only a level uses, and that are not in the library.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
 
 #: The strategy of converted weights, by level.
@@ -35,18 +35,18 @@ _OTHERS = {torch.bfloat16: "master-weights", torch.float16: "f16-master-weights"
 class FP8LM(AdamW):
     """The optimizer that :func:`fp8_lm` returns.
 
-    Its first param group has the weights of the converted layers, the others have the other
+    Its first param group has the weights of the converted layers, and the others have all other
     parameters, by type.
     """
 
-    #: The sum of gradients over ranks that each step begins with; None for one process.
+    #: The all-reduce of gradients at the start of each step; None for one process.
     all_reduce: GradientAllReduce | None = None
 
-    #: The layers that were converted, where this was created.
+    #: The report on the conversion, in the process that created this.
     converted: Compression | None = None
 
     def _update(self, only: torch.Tensor | None = None) -> None:
-        if self.all_reduce is not None:  # which no optimizer has that releases gradients
+        if self.all_reduce is not None:  # optimizers that release gradients have none
             self.all_reduce()
         super()._update(only)
 
@@ -55,8 +55,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
            exclude: Sequence[str] = (), *, recipe: str = "te-current",
            path: Sequence[str | os.PathLike] = (), strict: bool = False, ranks=None,
            **options) -> FP8LM | ShardedFP8LM:
-    """Converts a model's linear layers in place, and returns the AdamW that trains it as a level
-    of FP8-LM says.
+    """Converts a model's linear layers in place, and returns the AdamW for a level of FP8-LM.
 
     ======  ========  ================  ==================  ======  ===========================
     level   products  weight gradients  their sum of ranks  weight  moments
@@ -66,38 +65,40 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     O3      FP8       E4M3              E4M3                f16     E4M3, f16 (of own tensors)
     ======  ========  ================  ==================  ======  ===========================
 
-    Each 8-bit or f16 tensor has a scale. These are weights of linear layers; biases, norms,
-    embeddings and ``exclude`` have f32 moments, and f32 master weights beside them if they are
-    bfloat16 or float16. Layers that ``exclude`` names stay as they are. With ``max_norm``, whose
-    sum is of all parameters under one strategy, all of them have the level's types.
+    Each 8-bit or f16 tensor has a scale. The table applies to the weights of linear layers.
+    Biases, norms, embeddings and layers in ``exclude`` have f32 moments, and f32 master weights
+    if they are bfloat16 or float16; excluded layers are not converted. With ``max_norm``, all
+    parameters have the level's types, because the norm is a sum over all parameters under one
+    strategy.
 
-    Where torch.distributed is initialized when this is called, each step begins with a
-    :class:`GradientAllReduce` with :class:`AutomaticScaling`, ``optimizer.all_reduce``: keep
-    its ``state_dict()`` in checkpoints, too.
+    If torch.distributed is initialized when this is called, each step starts with a
+    :class:`GradientAllReduce` with :class:`AutomaticScaling`, ``optimizer.all_reduce``, whose
+    ``state_dict()`` belongs in checkpoints too.
 
-    Level O3 is for several ranks (the paper's section 2.3). Each rank has the f16 weights and the
-    moments of whole tensors, as :class:`tandem.torch.distributed.ZeroRedundancyOptimizer` divides
-    them, and sends the weights of converted layers to the others in E4M3. Models compute with
-    these, and hold what they decode to in the parameters' type, 2 bytes for each element.
+    Level O3 is for several ranks (the paper's section 2.3). Each rank has the f16 weights and
+    the moments of whole tensors, which :class:`tandem.torch.distributed.ZeroRedundancyOptimizer`
+    partitions, and sends the weights of converted layers to the others in E4M3. Models compute
+    with these codes and hold the decoded weights in the parameters' type, 2 bytes per element.
 
     Args:
-        model: its linear layers' weights are bfloat16 or float16.
+        model: the model, whose linear layers have bfloat16 or float16 weights.
         level: "O1", "O2" or "O3".
-        lr: AdamW's, as the further ``options``: ``betas``, ``eps``, ``weight_decay``,
-            ``max_norm`` and those of :class:`tandem.torch.AdamW`, except ``strategy``.
-        exclude: names of modules, or patterns as of :mod:`fnmatch`, such as "lm_head" or
-            "layers.0.*"; the layers within a module of such a name are excluded as well.
-        recipe: how converted layers keep their inputs, see
+        lr: AdamW's learning rate. ``options`` are its other arguments: ``betas``, ``eps``,
+            ``weight_decay``, ``max_norm`` and those of :class:`tandem.torch.AdamW`, except
+            ``strategy``.
+        exclude: names of modules, or :mod:`fnmatch` patterns, such as "lm_head" or "layers.0.*".
+            All layers inside a matching module are excluded.
+        recipe: the recipe by which converted layers save their inputs; see
             :class:`tandem.torch.nn.Linear`.
-        path: directories searched for recipes first.
-        strict: whether layers are refused that cannot multiply 8-bit floats on their GPU.
-        ranks: as of :class:`GradientAllReduce`; given, gradients are added up over them. For O3
-            a process group, or None for all processes.
+        path: directories that are searched for recipes first.
+        strict: whether it is an error if a layer cannot multiply 8-bit floats on its GPU.
+        ranks: the ranks over which gradients are reduced, as for :class:`GradientAllReduce`. For
+            O3, a process group, or None for all processes.
 
     Raises:
-        ValueError: there is no such level or recipe, a pattern excludes no layer, or a layer
-            cannot be converted; or O3 gets ``max_norm``. The model is then as it was.
-        RuntimeError: O3 without torch.distributed's processes.
+        ValueError: there is no such level or recipe, a pattern excludes no layer, a layer cannot
+            be converted, or O3 has ``max_norm``. The model is then unchanged.
+        RuntimeError: O3 is used without torch.distributed.
     """
     _check_level(level)
     _check_options(options)
@@ -119,7 +120,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
 
 
 def _optimizer(groups: Sequence[dict], level: str, ranks, **options) -> FP8LM | ShardedFP8LM:
-    """The optimizer of a level, with sums over ranks if there are any."""
+    """Creates the optimizer of a level, with an all-reduce if there are several ranks."""
     if level == "O3":
         from tandem.torch.distributed import ShardedFP8LM
         return ShardedFP8LM(groups, ranks, strategy=_LEVELS[level], **options)
@@ -156,7 +157,7 @@ def _check_options(options: Mapping) -> None:
 
 
 def _layers(model: torch.nn.Module, exclude: Sequence[str]) -> dict[str, torch.nn.Module]:
-    """The linear layers to be converted, by name."""
+    """Returns the linear layers to convert, by name."""
     layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
               if isinstance(module, torch.nn.Linear)}
     if not layers:
@@ -173,7 +174,7 @@ def _layers(model: torch.nn.Module, exclude: Sequence[str]) -> dict[str, torch.n
 
 
 class _Converting(_Swapping):
-    """A model's way to linear layers with products of 8-bit floats, and no other change."""
+    """Converts linear layers of a model to products of 8-bit floats and changes nothing else."""
 
     def __init__(self, model: torch.nn.Module, layers: Mapping[str, torch.nn.Module],
                  settings: dict, strict: bool):
@@ -182,7 +183,7 @@ class _Converting(_Swapping):
         self._wanted = set(layers.values())
 
     def check(self) -> None:
-        """Refuses a model one of whose layers cannot be converted."""
+        """Refuses a model if one of its layers cannot be converted."""
         for name, layer in self._layers.items():
             if why := self._why_not(layer):
                 fix = f", or add {name!r} to exclude" if name else ""
@@ -228,7 +229,8 @@ class _Converting(_Swapping):
 
 def _groups(model: torch.nn.Module, layers: Mapping[str, torch.nn.Module],
             level: str) -> list[dict]:
-    """The weights of layers, then the other parameters that are trained, by type."""
+    """Returns the param groups: the weights of layers, then the other trained parameters, by
+    type."""
     weights = _trained(layer.weight for layer in layers.values())
     if not weights:
         raise ValueError("no weight of the layers to be converted requires a gradient")
@@ -245,7 +247,7 @@ def _groups(model: torch.nn.Module, layers: Mapping[str, torch.nn.Module],
 
 
 def _as_one(groups: Sequence[dict]) -> list[dict]:
-    """The same parameters under the first group's strategy, which they must all fit."""
+    """Joins the groups under the first group's strategy, which must support all parameters."""
     params = [param for group in groups for param in group["params"]]
     if len(types := {param.dtype for param in params}) > 1:
         raise ValueError(
@@ -256,5 +258,5 @@ def _as_one(groups: Sequence[dict]) -> list[dict]:
 
 
 def _trained(params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Those that require gradients, each once."""
+    """Returns the parameters that require gradients, each once."""
     return list({id(p): p for p in params if p.requires_grad}.values())

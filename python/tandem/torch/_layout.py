@@ -1,4 +1,4 @@
-"""Element types and memory layouts: how tensors are seen as flat planes."""
+"""Element types and memory layouts of tensors as flat planes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from tandem._param_planes import WORKING_TYPES, joined_rows
 
-#: The tensors that hold each element type of a plane.
+#: The dtypes for the element types of planes.
 DTYPES = {
     "bf16": torch.bfloat16,
     "f16": torch.float16,
@@ -18,16 +18,16 @@ DTYPES = {
     "i16": torch.int16,
     "f8E4M3FN": torch.float8_e4m3fn,
     "f8E5M2": torch.float8_e5m2,
-    # Before 2.7 PyTorch has no type for these.
+    # PyTorch has this type from 2.7 on.
     "f8E8M0FNU": getattr(torch, "float8_e8m0fnu", torch.uint8),
 }
 
-#: The types that modules compute in, by dtype.
+#: The names of the types that modules compute in, by dtype.
 WORKING = {DTYPES[name]: name for name in WORKING_TYPES}
 
 
 def layout(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The strides that place elements; those of dimensions of size 1 do not."""
+    """Returns the strides, with 0 for dimensions of size 1, whose strides do not matter."""
     return tuple(
         stride if size != 1 else 0
         for size, stride in zip(tensor.shape, tensor.stride())
@@ -35,13 +35,13 @@ def layout(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _extents(tensor: torch.Tensor) -> list[tuple[int, int]]:
-    """(stride, size) of the dimensions that place elements, innermost first."""
+    """Returns (stride, size) of the dimensions larger than 1, innermost first."""
     pairs = zip(tensor.stride(), tensor.shape)
     return sorted((stride, size) for stride, size in pairs if size != 1)
 
 
 def may_overlap(tensor: torch.Tensor) -> bool:
-    """Whether two elements may share memory, as those of an expanded tensor do."""
+    """Returns whether two elements may share memory, as in an expanded tensor."""
     if tensor.numel() == 0:
         return False
     last = 0
@@ -53,7 +53,7 @@ def may_overlap(tensor: torch.Tensor) -> bool:
 
 
 def empty_plane(param: torch.Tensor, dtype: torch.dtype, device):
-    """A plane in the parameter's order of elements, without its gaps if it has any."""
+    """Returns an empty plane with the parameter's order of elements, but dense."""
     return torch.empty_like(
         param, dtype=dtype, device=device, requires_grad=False,
         memory_format=torch.preserve_format,
@@ -61,7 +61,7 @@ def empty_plane(param: torch.Tensor, dtype: torch.dtype, device):
 
 
 def is_plane(tensor: torch.Tensor, plane: torch.Tensor) -> bool:
-    """Whether a kernel can use the tensor's memory in place of the plane's."""
+    """Returns whether a kernel can use the tensor's memory instead of the plane's."""
     return (
         tensor.layout is torch.strided
         and tensor.dtype == plane.dtype
@@ -71,7 +71,7 @@ def is_plane(tensor: torch.Tensor, plane: torch.Tensor) -> bool:
 
 
 def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
-    """The tensor as a plane of the parameter: itself, or a converted copy.
+    """Returns the tensor as a plane of the parameter: the tensor itself, or a converted copy.
 
     Floats are rounded to nearest, ties to even; equal types keep their bits.
     """
@@ -81,18 +81,19 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
 
 
 def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
-    """A tensor as a matrix: the first dimension has the rows; a vector is one row."""
+    """Returns the size of a tensor as a matrix. Rows are along the first dimension; a vector is
+    one row."""
     if tensor.dim() < 2:
         return 1, tensor.numel()
     return len(tensor), math.prod(tensor.shape[1:])
 
 
 def rows_in_memory(tensor: torch.Tensor, group: int) -> tuple[int, int]:
-    """The rows that groups of scales begin anew with, in the kernel of a flat graph, and
-    their length.
+    """Returns the number and length of the rows in which groups of scales start anew, in the
+    kernel of a flat graph.
 
-    Rows are the first dimension, or what comes first in the memory of a transposed tensor.
-    Rows shorter than `group` are joined: as many as fit into it and divide their number.
+    Rows are along the first dimension, or along the outermost one in memory of a transposed
+    tensor. Rows shorter than `group` are joined: as many as fit into it and divide their number.
     """
     if tensor.dim() < 2 or tensor.numel() == 0:
         return 1, tensor.numel()
@@ -101,18 +102,18 @@ def rows_in_memory(tensor: torch.Tensor, group: int) -> tuple[int, int]:
     return joined_rows(rows, tensor.numel() // rows, group)
 
 
-#: The addresses of the numbers that parameters without memory of their own read.
+#: The storages that back placeholders, by address.
 _PLACEHOLDERS: weakref.WeakValueDictionary[int, torch.UntypedStorage] = (
     weakref.WeakValueDictionary())
 
 
 def placeholder(param: torch.Tensor) -> torch.Tensor:
-    """NaN in the parameter's shape and type, which takes the memory of one number."""
+    """Returns a NaN expanded to the parameter's shape, which uses the memory of one element."""
     number = torch.full((), torch.nan, dtype=param.dtype, device=param.device)
     _PLACEHOLDERS[number.data_ptr()] = number.untyped_storage()
     return number.expand(param.shape)
 
 
 def is_placeholder(param: torch.Tensor) -> bool:
-    """Whether the parameter's value is nowhere but in the optimizer's state."""
+    """Returns whether the parameter's value is only in the optimizer's state."""
     return bool(_PLACEHOLDERS) and param.data_ptr() in _PLACEHOLDERS

@@ -25,7 +25,7 @@ class Setting(Protocol):
 
 
 class MaskSetting:
-    """The formats of masked products: what :func:`emulate` takes as ``format``.
+    """The format of masked products, the argument ``format`` of :func:`emulate`.
 
     Args:
         model: the model whose linear layers are masked.
@@ -43,10 +43,10 @@ class MaskSetting:
 
 
 class RecipeSetting:
-    """The recipe of compressed activations: what :func:`compress_activations` takes.
+    """The recipe of compressed activations, as for :func:`compress_activations`.
 
     Args:
-        model: the model, whose layers the first recipe swaps.
+        model: the model, whose layers are swapped when the first recipe is set.
         **options: the other arguments of :func:`compress_activations`.
     """
 
@@ -79,13 +79,13 @@ class StrategySetting:
 
 
 def _check_values(setting: Setting, values: Sequence) -> None:
-    """Checks all values before the run begins."""
+    """Checks all values before the run starts."""
     for value in values:
         setting.check(value)
 
 
 def _count(state_dict: Mapping, key: str, bound: float = math.inf) -> int:
-    """A count of a state dict, which is checked before anything is set."""
+    """Returns a count from a state dict, after checking it."""
     count = state_dict.get(key)
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < bound:
         raise ValueError(f"the state has {key}={count!r}, which this object cannot have; load "
@@ -104,14 +104,14 @@ class PrecisionSchedule:
     All values are checked, and the first is set, when the schedule is created.
 
     Args:
-        setting: what is set: a :class:`MaskSetting`, :class:`RecipeSetting` or
+        setting: the setting to change: a :class:`MaskSetting`, :class:`RecipeSetting` or
             :class:`StrategySetting`, or any other object with ``check`` and ``set``.
-        values: the value from each step on, by the count of steps taken before. One of
-            them is for step 0.
+        values: the values by the number of steps taken before; each is in effect until the next
+            one. There must be one for step 0.
 
     Raises:
-        ValueError, TypeError: there is no value for step 0, a step is no integer of 0 or
-            more, or a value cannot be set.
+        ValueError, TypeError: there is no value for step 0, a step is not a non-negative
+            integer, or a value cannot be set.
     """
 
     def __init__(self, setting: Setting, values: Mapping[int, Any]):
@@ -127,12 +127,12 @@ class PrecisionSchedule:
 
     @property
     def value(self) -> Any:
-        """The value of the present step."""
+        """The value of the current step."""
         return next(value for step, value in reversed(self.values.items())
                     if step <= self.last_step)
 
     def step(self) -> bool:
-        """Counts a step, and sets the value of the next; returns whether it has changed."""
+        """Counts a step and sets the value for the next one. Returns whether it has changed."""
         before = self.value
         self.last_step += 1
         if self.value == before:
@@ -141,14 +141,14 @@ class PrecisionSchedule:
         return True
 
     def state_dict(self) -> dict:
-        """The count of steps."""
+        """Returns the count of steps."""
         return {"last_step": self.last_step}
 
     def load_state_dict(self, state_dict: Mapping) -> None:
-        """Goes on where another schedule was, and sets that step's value.
+        """Restores the state of a schedule and sets the value of its step.
 
         Raises:
-            ValueError: the state is none of a schedule; nothing has changed then.
+            ValueError: the state does not belong to a schedule. Nothing has changed then.
         """
         self.last_step = _count(state_dict, "last_step")
         self.setting.set(self.value)
@@ -163,11 +163,11 @@ class PrecisionRaise:
     All values are checked, and the first is set, when the object is created.
 
     Args:
-        setting: what is set, as for :class:`PrecisionSchedule`.
+        setting: the setting to change, as for :class:`PrecisionSchedule`.
         levels: the values, from the lowest precision to the highest.
-        bound: what the measurement must exceed, such as a sharpness in percent. A NaN
+        bound: the bound that the measurement must exceed, such as a sharpness in percent. A NaN
             exceeds every bound.
-        patience: how many measurements in a row must exceed the bound.
+        patience: the number of consecutive measurements that must exceed the bound.
 
     Raises:
         ValueError, TypeError: there are no levels, the bound is not finite, the patience
@@ -183,18 +183,19 @@ class PrecisionRaise:
             raise ValueError(f"patience is a positive number of measurements, got {patience!r}")
         self.setting, self.levels = setting, list(levels)
         self.bound, self.patience = float(bound), patience
-        #: The index of the present level, and the measurements in a row beyond the bound.
+        #: The index of the current level, and the number of consecutive measurements beyond the
+        #: bound.
         self.level = self.num_exceeded = 0
         _check_values(setting, self.levels)
         setting.set(self.value)
 
     @property
     def value(self) -> Any:
-        """The value that is set."""
+        """The current value."""
         return self.levels[self.level]
 
     def step(self, measurement: float) -> bool:
-        """Takes a measurement; returns whether it has raised the precision."""
+        """Processes a measurement and returns whether it has raised the precision."""
         measurement = float(measurement)
         exceeds = measurement > self.bound or math.isnan(measurement)
         self.num_exceeded = self.num_exceeded + 1 if exceeds else 0
@@ -205,14 +206,14 @@ class PrecisionRaise:
         return True
 
     def state_dict(self) -> dict:
-        """The level, and the measurements in a row beyond the bound."""
+        """Returns the level and the number of consecutive measurements beyond the bound."""
         return {"level": self.level, "num_exceeded": self.num_exceeded}
 
     def load_state_dict(self, state_dict: Mapping) -> None:
-        """Goes on where another object was, and sets that level.
+        """Restores the state of another object and sets its level.
 
         Raises:
-            ValueError: the state has a level that there is not; nothing has changed then.
+            ValueError: the state's level does not exist. Nothing has changed then.
         """
         self.level, self.num_exceeded = (_count(state_dict, "level", len(self.levels)),
                                          _count(state_dict, "num_exceeded"))

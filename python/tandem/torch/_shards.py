@@ -1,4 +1,4 @@
-"""The piece of a parameter that a DTensor has on this rank, and where it lies in the whole."""
+"""The local piece of a DTensor parameter, and its position in the whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from tandem.torch._versions import needed
 
-#: The classes of tensors that are not DTensors, which most parameters have.
+#: The classes of most parameters, which are not DTensors.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 #: The classes of DTensors that have been seen.
@@ -23,14 +23,14 @@ _DTENSORS: set[type] = set()
 
 
 def is_dtensor(tensor: object) -> bool:
-    """Whether a tensor is a DTensor, as ``fully_shard`` (FSDP2) and ``parallelize_module``
-    make them."""
+    """Returns whether a tensor is a DTensor, such as from ``fully_shard`` (FSDP2) or
+    ``parallelize_module``."""
     kind = type(tensor)
     return kind not in _PLAIN and (kind in _DTENSORS or _is_new(kind))
 
 
 def _is_new(kind: type) -> bool:
-    """Whether a class is one of DTensors, which is then remembered."""
+    """Returns whether a class is a DTensor's, and remembers it if so."""
     if kind.__module__.startswith("torch.distributed._tensor"):
         raise needed("DTensors, as fully_shard makes them, need", "2.5")
     base = dtensor_class()
@@ -41,24 +41,25 @@ def _is_new(kind: type) -> bool:
 
 
 def dtensor_class() -> type | None:
-    """The class of DTensors; None while there are none."""
-    # Importing the module takes a while, and without it there are no DTensors.
+    """Returns the class of DTensors, or None while there are no DTensors."""
+    # Importing the module is slow, and without it there are no DTensors.
     return getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A DTensor's piece on this rank, which shares its memory; any other tensor itself."""
+    """Returns a DTensor's piece on this rank, which shares its memory; returns any other tensor
+    itself."""
     if not is_dtensor(tensor):
         return tensor
     local = tensor._local_tensor
     if type(local) in _PLAIN:
         return local
-    wait = getattr(local, "trigger_wait", None)  # a collective may be under way
+    wait = getattr(local, "trigger_wait", None)  # a collective may be in progress
     return wait() if wait else local
 
 
 def shard_of(tensor: torch.Tensor) -> Shard | None:
-    """The division of a DTensor among ranks; None for any other tensor."""
+    """Returns the sharding of a DTensor, or None for any other tensor."""
     if not is_dtensor(tensor):
         return None
     return _shard(tensor.shape, tensor.stride(), tuple(tensor.placements), tensor.device_mesh)
@@ -71,25 +72,25 @@ def _shard(shape, stride, placements, mesh) -> Shard:
 
 @lru_cache(maxsize=None)
 def _group_of(ranks: tuple[int, ...], _world) -> object:
-    """A process group of these ranks.
+    """Returns a process group of these ranks.
 
-    A mesh could be flattened instead, but then full_tensor() of PyTorch 2.13 gathers uneven
-    pieces of several dimensions at once, and cuts them wrongly.
+    A mesh could be flattened instead, but full_tensor() of PyTorch 2.13 then gathers uneven
+    pieces of several dimensions at once and cuts them incorrectly.
     """
     return torch.distributed.new_group(ranks, use_local_synchronization=True)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A tensor that is spread over the ranks of a device mesh, and this rank's piece.
+    """A tensor that is sharded over a device mesh, and this rank's piece.
 
-    All but :attr:`index` and what follows from it is the same on every rank, so that all of
-    them come to the same decisions.
+    Everything except :attr:`index` and values derived from it is the same on every rank, so that
+    all ranks make the same decisions.
 
     Attributes:
-        shape: that of the whole tensor.
-        stride: that of the whole tensor, in elements.
-        placements: how each dimension of the mesh divides it.
+        shape: the shape of the whole tensor.
+        stride: the strides of the whole tensor, in elements.
+        placements: the placement of each mesh dimension.
         mesh: the DeviceMesh.
     """
 
@@ -100,28 +101,28 @@ class Shard:
 
     @cached_property
     def dims(self) -> tuple[int, ...]:
-        """The dimensions of the mesh that divide the tensor: with more than one rank, and a
+        """The mesh dimensions that divide the tensor: those with more than one rank and a
         placement other than Replicate."""
         return tuple(dim for dim, placement in enumerate(self.placements)
                      if self.mesh.size(dim) > 1 and not placement.is_replicate())
 
     @property
     def is_whole(self) -> bool:
-        """Whether each rank has all of the tensor."""
+        """Whether each rank has the whole tensor."""
         return not self.dims
 
     @cached_property
     def is_partial(self) -> bool:
-        """Whether the tensor is a sum, or the like, of the ranks' tensors."""
+        """Whether the tensor is a pending reduction of the ranks' tensors."""
         return any(placement.is_partial() for placement in self.placements)
 
     @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...] | None:
-        """The first row of each piece and the number of its rows, by ascending rows; None if
-        pieces are not rows that follow each other. A piece may be empty.
+        """The first row and the number of rows of each piece, by ascending rows; None if pieces
+        are not ranges of rows. A piece may be empty.
 
-        Rows are what an index into the first dimension selects; a vector's have one
-        element. A tensor that is on all ranks is one piece.
+        Rows are along the first dimension; those of a vector have one element. A replicated
+        tensor is one piece.
         """
         order = None if self.is_partial else self._order()
         rows = self.shape[0] if self.shape else 1
@@ -130,8 +131,8 @@ class Shard:
 
     @cached_property
     def ranks(self) -> tuple[int, ...] | None:
-        """The global ranks that have the pieces, in the order of :attr:`bounds`: those that
-        this rank shares a replica of the tensor with."""
+        """The global ranks of the pieces, in the order of :attr:`bounds`: the ranks that share a
+        replica of the tensor with this one."""
         order, own = self._order(), self.mesh.get_coordinate()
         if order is None or own is None:
             return None
@@ -141,8 +142,8 @@ class Shard:
 
     @cached_property
     def index(self) -> int | None:
-        """This rank's place in :attr:`bounds`; None if these do not say, or if the rank is
-        not in the mesh."""
+        """This rank's index in :attr:`bounds`; None if there are no bounds or the rank is not in
+        the mesh."""
         if self.bounds is None or (own := self.mesh.get_coordinate()) is None:
             return None
         order = self._order()
@@ -160,26 +161,26 @@ class Shard:
 
     @cached_property
     def row_length(self) -> int:
-        """The elements of a row."""
+        """The number of elements of a row."""
         return math.prod(self.shape[1:])
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
-        """The number of each piece's first element in the whole tensor."""
+        """The index of each piece's first element in the whole tensor."""
         return self.bounds and tuple(row * self.row_length for row, _ in self.bounds)
 
     @property
     def first(self) -> int:
-        """The number of this rank's first element in the whole tensor; 0 where pieces are not
-        rows, so that elements have no numbers."""
+        """The index of this rank's first element in the whole tensor; 0 if pieces are not
+        rows."""
         return 0 if self.index is None else self.starts[self.index]
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The whole of a DTensor that is spread so, which all ranks ask for together."""
+        """Returns the whole of a DTensor with this sharding. All ranks must call it together."""
         return local_of(tensor) if self.is_whole else whole_of(tensor)
 
     def piece_of(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's piece of a tensor that it has in full."""
+        """Returns this rank's piece of a whole tensor."""
         from torch.distributed.tensor import distribute_tensor
 
         if self.is_whole:
@@ -192,27 +193,28 @@ class Shard:
         return local_of(distribute_tensor(whole, self.mesh, self.placements, src_data_rank=None))
 
     def measure(self, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor of the whole's shape and layout that takes no memory."""
+        """Returns a tensor with the whole's shape and layout on the meta device."""
         return torch.empty_strided(self.shape, self.stride, dtype=dtype, device="meta")
 
     @cached_property
     def is_in_c_order(self) -> bool:
-        """Whether the rows of the whole tensor follow each other in memory."""
+        """Whether the whole tensor is contiguous in C order."""
         return torch.empty_strided(self.shape, self.stride, device="meta").is_contiguous()
 
     @cached_property
     def group(self):
-        """The process group that the pieces are spread over; None if each rank has all.
+        """The process group that the pieces are spread over; None if each rank has the whole
+        tensor.
 
-        Where several dimensions of the mesh divide the tensor, the first use makes a group
-        of them, for which all of its ranks must ask.
+        If several mesh dimensions divide the tensor, the first access creates a group for them,
+        so all of its ranks must access it.
         """
         if len(self.dims) < 2:
             return self.mesh.get_group(self.dims[0]) if self.dims else None
         return _group_of(self.ranks, torch.distributed.group.WORLD)
 
     def __str__(self) -> str:
-        """The placements, as messages name them."""
+        """Returns the placements for messages."""
         return f"({', '.join(map(str, self.placements))})"
 
     #===--------------------------------------------------------------------===#
@@ -220,11 +222,11 @@ class Shard:
     #===--------------------------------------------------------------------===#
 
     def _order(self) -> tuple[int, ...] | None:
-        """The dimensions of the mesh that divide rows, in the order in which they do; None if
-        one divides something else.
+        """Returns the mesh dimensions that divide rows, in the order of division; None if one
+        divides something else.
 
-        A strided shard, as of FSDP over tensor parallelism, comes after the dimensions that
-        follow it in the mesh.
+        A strided shard, such as FSDP over tensor parallelism, is applied after the dimensions
+        that follow it in the mesh.
         """
         order: tuple[int, ...] = ()
         for dim in reversed(self.dims):
@@ -241,12 +243,12 @@ class Shard:
         return order
 
     def _places(self, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The coordinates of the pieces, by ascending rows."""
+        """Returns the coordinates of the pieces, by ascending rows."""
         return product(*(range(self.mesh.size(dim)) for dim in order))
 
     def _rows_at(self, rows: int, order: Sequence[int], place: Sequence[int]) -> tuple[int, int]:
-        """The first row and the number of rows at these coordinates. Each division is that of
-        torch.chunk."""
+        """Returns the first row and the number of rows at these coordinates. Each dimension
+        divides rows as torch.chunk does."""
         first = 0
         for dim, at in zip(order, place):
             length = -(-rows // self.mesh.size(dim))
@@ -255,20 +257,20 @@ class Shard:
         return first, rows
 
     #===--------------------------------------------------------------------===#
-    # Tensors beside it
+    # Related tensors
     #===--------------------------------------------------------------------===#
 
     def like(self, local: torch.Tensor) -> torch.Tensor:
-        """The DTensor of a piece with an element for each of this rank's."""
+        """Returns the DTensor of a piece with the same shape as this rank's."""
         return self._joined(local, self.shape, self.stride, self.placements)
 
     def beside(self, local: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-        """The DTensor of this rank's piece of a tensor with fewer elements.
+        """Returns the DTensor for this rank's piece of a tensor with fewer elements.
 
         Args:
             local: the piece.
-            shape: that of the whole, whose first dimension is divided as that of the
-                parameter; on ranks that have the whole parameter, that of `local`.
+            shape: the shape of the whole, whose first dimension is divided like the parameter's;
+                if ranks have the whole parameter, the shape of `local`.
         """
         from torch.distributed.tensor import Replicate
 
@@ -278,7 +280,7 @@ class Shard:
         return self._joined(local, shape, stride, placements)
 
     def replicated(self, local: torch.Tensor) -> torch.Tensor:
-        """The DTensor of what each rank has in full."""
+        """Returns the replicated DTensor of a tensor that each rank has in full."""
         from torch.distributed.tensor import DTensor, Replicate
 
         return DTensor.from_local(local, self.mesh, (Replicate(),) * self.mesh.ndim,
@@ -297,17 +299,17 @@ class Shard:
 
 
 def local_state(state: Mapping) -> dict:
-    """A parameter's state with the pieces of its DTensors that this rank has."""
+    """Returns a parameter's state with DTensors replaced by their local pieces."""
     return {name: local_of(value) for name, value in state.items()}
 
 
 def misplaced(tensor: torch.Tensor, shard: Shard | None) -> str | None:
-    """Returns why a plane of a state cannot be beside a parameter, and what to do; None if it
-    can.
+    """Returns why a plane of a state does not match a parameter, and what to do; None if it
+    does.
 
     Args:
         tensor: the plane.
-        shard: the division of the parameter among ranks; None if it is no DTensor.
+        shard: the sharding of the parameter; None if it is not a DTensor.
     """
     own, functions = shard_of(tensor), "torch.distributed.checkpoint.state_dict"
     if own is None and shard is None:
@@ -326,9 +328,10 @@ def misplaced(tensor: torch.Tensor, shard: Shard | None) -> str | None:
 
 
 def whole_of(tensor: torch.Tensor) -> torch.Tensor:
-    """All of a DTensor, which all ranks ask for together; any other tensor itself.
+    """Returns the whole of a DTensor, for which all ranks must call it together; returns any
+    other tensor itself.
 
-    It travels as bytes: no backend knows all types of planes.
+    It is sent as bytes, because no backend supports all types of planes.
     """
     if not is_dtensor(tensor):
         return tensor
@@ -346,17 +349,17 @@ def whole_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memorize_copies(tensors: Iterable[torch.Tensor], memo: dict) -> None:
-    """Puts copies of DTensors, and of their gradients, where :func:`copy.deepcopy` looks first:
-    PyTorch's own copies (2.13) fail where a piece begins inside of its memory, as those of
-    gradients do under FSDP2.
+    """Adds copies of DTensors and their gradients to the memo of :func:`copy.deepcopy`.
+    PyTorch's own copies (2.13) fail if a piece does not start at the beginning of its storage,
+    such as gradients under FSDP2.
 
     Args:
-        memo: as :func:`copy.deepcopy` hands it over.
+        memo: the memo from :func:`copy.deepcopy`.
     """
     for tensor in filter(is_dtensor, tensors):
         if id(tensor) in memo:
             continue
         memo[id(tensor)] = made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        made.__dict__.update(copy.deepcopy(vars(tensor), memo))  # that it is a parameter, too
+        made.__dict__.update(copy.deepcopy(vars(tensor), memo))  # includes that it is a parameter
         if tensor.is_leaf and tensor.grad is not None:
             made.grad = tensor.grad.detach().clone()

@@ -16,26 +16,27 @@ def sharpness(
     method: str = "l-bfgs-b", scale: bool = True, ftol: float = FTOL, gtol: float = GTOL,
     maxiter: int = MAXITER, strict: bool = False, reduction: str = "none",
 ) -> torch.Tensor:
-    """By how many percent the loss can rise if each logit of the last token moves a little.
+    """Measures by how many percent the loss can rise if each logit of the last token changes
+    slightly.
 
-    This is :func:`tandem.sharpness`, which explains all arguments, of tensors on any device.
+    This is :func:`tandem.sharpness`, which describes all arguments, for tensors on any device.
 
     Args:
         logits: (v,), (b, v) or (b, s, v) in float16, bfloat16, float32 or float64, on any
-            device. Those of each sequence's last token are copied to the CPU and widened to
-            float64; nothing else is looked at.
-        target: the right tokens, an integer or integers of shape (), (b,) or (b, s), also
-            (b,) with logits of shape (b, s, v): those of the last tokens.
+            device. Only those of each sequence's last token are used; they are copied to the CPU
+            and converted to float64.
+        target: the correct tokens, an integer or integers of shape (), (b,) or (b, s). With
+            logits of shape (b, s, v), shape (b,) means the targets of the last tokens.
         epsilon, method, scale, ftol, gtol, maxiter, strict, reduction: see
             :func:`tandem.sharpness`.
 
     Returns:
-        A float64 tensor on the CPU with a number for each sequence, which has no gradient;
-        of shape () for one of shape (v,) and for the mean.
+        A float64 tensor on the CPU without gradient, with a number for each sequence, of shape
+        () for logits of shape (v,) and for the mean.
 
     Raises:
-        TypeError, ValueError, ImportError, RuntimeError: as :func:`tandem.sharpness`; also
-            for tensors that are sparse, distributed or on the meta device.
+        TypeError, ValueError, ImportError, RuntimeError: as in :func:`tandem.sharpness`, and for
+            tensors that are sparse, distributed or on the meta device.
 
     >>> import torch, tandem.torch
     >>> tandem.torch.sharpness(torch.zeros(2), 1, 0.5, method="exact")
@@ -72,7 +73,7 @@ def _checked_target(target: object) -> torch.Tensor:
 
 
 def _checked_storage(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Refuses tensors whose elements are not all here."""
+    """Refuses tensors whose elements are not all in local memory."""
     if hasattr(tensor, "full_tensor"):
         raise TypeError(f"{name}: a distributed tensor; pass {name}.full_tensor()")
     if tensor.layout != torch.strided:

@@ -11,10 +11,10 @@ from tandem import _tandem
 
 
 def share_threads() -> bool:
-    """Has launches run on the threads of PyTorch's operators, if these are OpenMP's.
+    """Makes launches use the threads of PyTorch's operators, if these are OpenMP's.
 
-    They wait awake for the next operator for a while, where threads of our own would have
-    to be woken for each launch, on cores that PyTorch's are waiting on.
+    They spin for a while between operators. Separate threads would have to be woken for each
+    launch, on cores where PyTorch's threads are spinning.
     """
     if "ATen parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return False

@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
 
 
 def at_least(major: int, minor: int) -> bool:
-    """Whether this PyTorch is of a version or a later one."""
+    """Returns whether PyTorch has this version or a later one."""
     return tuple(map(int, torch.__version__.split(".")[:2])) >= (major, minor)
 
 
@@ -25,7 +25,7 @@ if not at_least(2, 4):
 
 
 def needed(what: str, version: str) -> RuntimeError:
-    """The error for what an older PyTorch lacks."""
+    """Returns the error for a feature that needs a newer PyTorch."""
     return RuntimeError(f"{what} PyTorch {version} or newer; this is {torch.__version__}")
 
 
@@ -33,19 +33,19 @@ def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
     """Tells autograd that tensors were written."""
     try:
         torch.autograd.graph.increment_version(tensors)
-    except RuntimeError:  # older versions, among them 2.4, take one at a time
+    except RuntimeError:  # older versions such as 2.4 take one at a time
         for tensor in tensors:
             torch.autograd.graph.increment_version(tensor)
 
 
 def hook_state_dicts(module: torch.nn.Module, after_save: Callable,
                      before_load: Callable) -> list:
-    """Calls functions after a module's state dict is made and before one is loaded, and returns
-    the handles that remove them."""
+    """Registers functions to call after a module's state dict is created and before one is
+    loaded, and returns the handles that remove them."""
     if hasattr(module, "register_state_dict_post_hook"):
         return [module.register_state_dict_post_hook(after_save),
                 module.register_load_state_dict_pre_hook(before_load)]
-    # PyTorch 2.4 has these under private names.
+    # PyTorch 2.4 has only private methods for these hooks.
     return [module._register_state_dict_hook(after_save),
             module._register_load_state_dict_pre_hook(before_load, with_module=True)]
 

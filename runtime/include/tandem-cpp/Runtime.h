@@ -8,8 +8,8 @@
 //
 // This file declares the runtime's C interface (tandem_runtime.h,
 // tandem_package.h) for C++17: objects that own their handles, spans in place
-// of pointers and lengths, and errors as values. Nothing here throws, so that
-// programs without exceptions can use it, and there is nothing to link but
+// of pointers and lengths, and errors as values. Only access to a missing value
+// throws, and without exceptions it aborts. Programs link only to
 // libtandem_runtime.
 //
 //   auto package = tdm::Package::open("adamw.tdm");
@@ -38,17 +38,17 @@ namespace tdm {
 // Errors
 //===----------------------------------------------------------------------===//
 
-/// The reason why a call has failed.
+/// The reason for the failure of a call.
 struct Error {
-  /// The message says what is wrong and how to mend it.
+  /// The message, which says what is wrong and how to fix it.
   std::string message;
-  /// The runtime's status; TDM_OK if the compiler has failed, not the runtime.
+  /// The runtime's status; TDM_OK if the compiler failed and not the runtime.
   tdm_status status = TDM_OK;
 };
 
-/// A value, or the error that took its place. Test it before you take the
-/// value: that of a failure throws std::runtime_error with the message, or ends
-/// the program, having printed it, where exceptions are switched off.
+/// A value, or the error that took its place. Test it before accessing the
+/// value. Accessing the value of a failure throws a std::runtime_error with the
+/// message; without exceptions, it prints the message and aborts.
 template <typename Value>
 class [[nodiscard]] Expected {
 public:
@@ -56,7 +56,7 @@ public:
   Expected(Error error) : content(std::in_place_index<1>, std::move(error)) {}
 
   explicit operator bool() const { return content.index() == 0; }
-  /// Only of a failure.
+  /// Returns the error; there must be one.
   const Error &error() const { return *std::get_if<1>(&content); }
 
   Value &operator*() & { return get(); }
@@ -78,10 +78,10 @@ private:
   std::variant<Value, Error> content;
 };
 
-/// The outcome of what makes no value.
+/// The outcome of a call that returns no value.
 using Status = Expected<std::monostate>;
 
-/// Returns the runtime's message of this thread's last failure.
+/// Returns \p status with the message of this thread's latest failure.
 inline Error lastError(tdm_status status) { return {tdm_last_error(), status}; }
 
 inline Status toStatus(tdm_status status) {
@@ -94,8 +94,8 @@ inline Status toStatus(tdm_status status) {
 // Spans
 //===----------------------------------------------------------------------===//
 
-/// Values that lie one after the other, which the caller owns: those of an
-/// array, of anything with data() and size(), or one value.
+/// A non-owning view of contiguous values: those of an array, of anything with
+/// data() and size(), or a single value.
 template <typename Value>
 class Span {
 public:
@@ -124,7 +124,7 @@ private:
 // Handles
 //===----------------------------------------------------------------------===//
 
-/// Destroys a handle by the function of the C interface.
+/// A deleter that calls a function of the C interface.
 template <auto destroy>
 struct Destroy {
   template <typename Handle>
@@ -136,7 +136,7 @@ struct Destroy {
 /// A device that kernels run on.
 class Device {
 public:
-  /// By the name of its driver, "cpu" or "cuda", and its number there.
+  /// Opens device number \p ordinal of a driver, such as "cpu" or "cuda".
   static Expected<Device> open(const char *driver, int32_t ordinal = 0) {
     tdm_device *device = nullptr;
     if (tdm_status status = tdm_device_open(driver, ordinal, &device))
@@ -151,17 +151,18 @@ private:
   std::unique_ptr<tdm_device, Destroy<tdm_device_close>> handle;
 };
 
-/// A kernel on a device. Immutable: plans of several threads may share it.
+/// A kernel on a device. Immutable, so that plans on several threads may share
+/// it.
 class Kernel {
 public:
-  /// Takes a handle, and what keeps its description alive.
+  /// Takes ownership of a handle, and shares its description.
   Kernel(tdm_kernel *handle, std::shared_ptr<const tdm_kernel_info> info)
       : handle(handle), description(std::move(info)) {}
 
   const tdm_kernel *get() const { return handle.get(); }
   const tdm_kernel_info &info() const { return *description; }
 
-  /// The arrays, hyperparameters and integers that a launch takes.
+  /// Return the arrays, hyperparameters and integers that a launch takes.
   Span<const tdm_plane_desc> planes() const {
     return {info().desc->planes, info().desc->num_planes};
   }
@@ -172,7 +173,7 @@ public:
     return {info().desc->integers, info().desc->num_integers};
   }
 
-  /// The bytes of a plane's array for a tensor.
+  /// Returns the size in bytes of a plane's array for a tensor.
   size_t bytes(const tdm_plane_desc &plane, int64_t rows,
                int64_t columns) const {
     return size_t(tdm_plane_num_entries(&plane, rows, columns)) * plane.bits /
@@ -184,7 +185,7 @@ private:
   std::shared_ptr<const tdm_kernel_info> description;
 };
 
-/// A file of kernels. Its kernels keep what they need of it.
+/// A file of kernels. Kernels may outlive their package.
 class Package {
 public:
   static Expected<Package> open(const std::string &path) {
@@ -193,7 +194,7 @@ public:
       return lastError(status);
     return Package(package);
   }
-  /// Reads a package of bytes, which are copied. Messages call them `name`.
+  /// Reads a package from bytes, which are copied. Messages call it \p name.
   static Expected<Package> read(Span<const char> bytes,
                                 const std::string &name) {
     tdm_package *package = nullptr;
@@ -206,8 +207,9 @@ public:
   uint32_t size() const { return tdm_package_num_kernels(handle.get()); }
   const char *compiler() const { return tdm_package_compiler(handle.get()); }
 
-  /// A kernel by its name, the only one if it is empty, on a device, the CPU if
-  /// it is null. `target` is an image's, or empty for the best one.
+  /// Loads the kernel \p name, or the only one if the name is empty, on
+  /// \p device, or on the CPU if that is null. \p target is the target of an
+  /// image, or empty for the best one.
   Expected<Kernel> load(const std::string &name = "",
                         const Device *device = nullptr,
                         const std::string &target = "") const {
@@ -229,7 +231,7 @@ public:
   }
 
 private:
-  /// A description points into its package.
+  /// A description and the package that it points into.
   struct Described {
     std::shared_ptr<tdm_package> package;
     tdm_kernel_info info;
@@ -239,8 +241,8 @@ private:
   std::shared_ptr<tdm_package> handle;
 };
 
-/// The tensors that a kernel updates in one launch. One thread at a time uses a
-/// plan, and the kernel outlives it.
+/// The tensors that a kernel updates in one launch. Only one thread at a time
+/// may use a plan.
 class Plan {
 public:
   static Expected<Plan> create(const Kernel &kernel,
@@ -252,15 +254,16 @@ public:
     return Plan(plan, kernel);
   }
 
-  /// Takes other tensors.
+  /// Replaces the tensors.
   Status update(Span<const tdm_tensor> tensors) {
     return toStatus(
         tdm_plan_update(handle.get(), tensors.data(), int64_t(tensors.size())));
   }
 
-  /// Runs the kernel and waits for it. Each row of scalars, in the
-  /// description's order, holds for the tensors that name it; `threads` 0 is
-  /// one for each core. Returns the TDM_FLAG_* bits.
+  /// Runs the kernel over all tensors and waits for it. A row of arguments, in
+  /// the order of the description, applies to the tensors with that scalar_row.
+  /// If \p threads is 0, the launch uses one thread per core. Returns the
+  /// TDM_FLAG_* bits.
   Expected<uint32_t> launch(Span<const double> hypers,
                             Span<const int64_t> integers, int64_t rows = 1,
                             int32_t threads = 0) {

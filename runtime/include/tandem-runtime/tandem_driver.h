@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares drivers that a program adds to those of the runtime. Such
-// a driver loads images of its own kinds, and gives functions that this process
-// can call; the runtime launches them over memory of the process, on its
-// threads, as it does on the CPU.
+// a driver loads images of its own kinds and returns functions that this
+// process can call. The runtime launches them on its threads over memory of the
+// process, as it does on the CPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,39 +22,40 @@
 extern "C" {
 #endif
 
-/// A driver: a table of functions, each of which gets the context first. Any
-/// thread may call them at any time. Those that return a tdm_status leave the
-/// message by tdm_driver_fail.
+/// A driver: a table of functions, each of which takes the context first. Any
+/// thread may call them at any time. A function that returns a failing
+/// tdm_status sets the message with tdm_driver_fail.
 typedef struct tdm_driver {
   /// sizeof(tdm_driver).
   size_t struct_size;
   /// The name that tdm_device_open takes to find the driver.
   const char *name;
   void *context;
-  /// Stores how many devices there are: none where the system lacks them.
+  /// Stores the number of devices, which may be 0.
   tdm_status (*count)(void *context, int32_t *count);
-  /// Fills what is known of device number \p ordinal; the driver's name and the
-  /// ordinal are there already, and the rest is 0.
+  /// Fills in the properties of device number \p ordinal. The driver's name and
+  /// the ordinal are already set, and all other fields are 0.
   tdm_status (*query)(void *context, int32_t ordinal, tdm_device_info *info);
-  /// Ranks how well an image serves the device: 0 if the device cannot run it.
-  /// The image of the highest rank is loaded.
+  /// Ranks an image for the device; 0 means that the device cannot run it. The
+  /// image with the highest rank is loaded.
   int64_t (*rank)(void *context, int32_t ordinal, const tdm_image *image);
-  /// Loads an image, whose bytes are what its hash says, and stores in \p code
-  /// what the next two take.
+  /// Loads an image, whose hash has been checked, and stores in \p code the
+  /// handle that find and unload take.
   tdm_status (*load)(void *context, int32_t ordinal, const tdm_image *image,
                      void **code);
-  /// The address of a function of \p code, a tdm_cpu_entry or, for the
+  /// Returns the address of a function in \p code, a tdm_cpu_entry or, for the
   /// prologue, a tdm_cpu_prologue; NULL if there is none.
   void *(*find)(void *context, void *code, const char *name);
-  /// Gives back what load made; the kernels and plans of it are gone.
+  /// Releases the handle from load. All kernels and plans that use it are
+  /// destroyed by then.
   void (*unload)(void *context, void *code);
 } tdm_driver;
 
-/// Adds a driver until the process ends. The table and the name are copied;
-/// what they point to stays valid by the caller's care.
+/// Registers a driver until the process ends. The table and the name are
+/// copied; the caller keeps the functions and the context valid.
 TDM_API tdm_status tdm_driver_register(const tdm_driver *driver);
 
-/// Leaves \p message for tdm_last_error() and returns \p status.
+/// Sets \p message as tdm_last_error() and returns \p status.
 TDM_API tdm_status tdm_driver_fail(tdm_status status, const char *message);
 
 #ifdef __cplusplus

@@ -7,12 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the C interface of packages: files of compiled kernels
-// with all that a program must know to launch them. Reading one needs no
+// with everything that a program needs to launch them. Reading one needs no
 // compiler. The format is described in Package.fbs.
 //
-// A package holds code, which runs with the rights of the process that loads
-// it. The checks refuse what is damaged, cut short, foreign or of another
-// version; they cannot know who wrote a package.
+// A package holds code, which runs with the privileges of the process that
+// loads it. Files that are damaged, truncated, not packages or of another
+// version are refused, but no check establishes who wrote a package.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,13 +26,13 @@ extern "C" {
 #endif
 
 /// The version of packages that the compiler writes, and the oldest that this
-/// runtime reads. Before version 5, kernels knew nothing of the rows of an
-/// unsharded tensor: they do not take shards of what they reduce.
+/// runtime reads. Kernels from before version 5 do not know the number of rows
+/// of an unsharded tensor, so they refuse shards of tensors that they reduce.
 #define TDM_PACKAGE_VERSION 5u
 #define TDM_OLDEST_PACKAGE_VERSION 4u
 
 /// The kinds of images that packages store as numbers, which count from 0.
-/// Others are stored by their names, under the number that follows.
+/// Other kinds have the next number and are stored by name.
 #define TDM_NUMBERED_IMAGE_KINDS(VALUE)                                        \
   VALUE("PTX") VALUE("cubin") VALUE(TDM_IMAGE_LIBRARY)
 
@@ -42,14 +42,14 @@ typedef struct tdm_package tdm_package;
 /// Reads the package in the file at \p path.
 TDM_API tdm_status tdm_package_open(const char *path, tdm_package **package);
 
-/// Reads a package of \p size bytes, which are copied. Messages call it
+/// Reads a package of \p size bytes, which are copied. Messages refer to it as
 /// \p name.
 TDM_API tdm_status tdm_package_open_memory(const void *bytes, size_t size,
                                            const char *name,
                                            tdm_package **package);
 
-/// Closes \p package. Kernels loaded from it stay usable; what
-/// tdm_package_kernel has told of it does not. NULL is allowed.
+/// Closes \p package. Kernels loaded from it stay usable; descriptions from
+/// tdm_package_kernel become invalid. NULL is allowed.
 TDM_API void tdm_package_close(tdm_package *package);
 
 /// Returns the compiler that wrote the package, such as "tandem 0.1.0,
@@ -59,8 +59,8 @@ TDM_API const char *tdm_package_compiler(const tdm_package *package);
 /// Returns the number of kernels, at least 1; 0 for NULL.
 TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 
-/// The description of a kernel, which the compiler makes, packages store and
-/// hosts read. All that it points to lives as long as the package, or as the
+/// The description of a kernel, which the compiler creates, packages store and
+/// hosts read. All data that it points to live as long as the package or the
 /// compiled kernel.
 typedef struct tdm_kernel_info {
   /// sizeof(tdm_kernel_info), set by the caller.
@@ -76,8 +76,8 @@ typedef struct tdm_kernel_info {
   const char *ir;
   /// The kernel's description, without code: its functions are NULL.
   const tdm_kernel_desc *desc;
-  /// The names of the functions: the prologue, the launches of a step, of which
-  /// the last one writes, and what follows them.
+  /// The names of the functions: the prologue, the phases of a step, the last
+  /// of which writes, and the epilogues that follow them.
   const char *prologue;
   const tdm_part_info *phases;
   const tdm_part_info *epilogues;
@@ -87,11 +87,11 @@ typedef struct tdm_kernel_info {
   uint32_t num_images;
   /// The TDM_FLAG_* bits that a launch may raise.
   uint32_t flags;
-  /// The version of the package that the kernel is from; 0 if it is from none.
+  /// The version of the package that the kernel comes from; 0 if there is none.
   uint32_t format;
 } tdm_kernel_info;
 
-/// The fields of a tdm_kernel_info, except the description, the lists and
+/// The fields of a tdm_kernel_info, except for the description, the lists and
 /// their lengths.
 #define TDM_KERNEL_INFO_FIELDS(VALUE, FLAG)                                    \
   VALUE(name)                                                                  \
@@ -102,7 +102,7 @@ typedef struct tdm_kernel_info {
   VALUE(prologue)                                                              \
   VALUE(flags)
 
-/// Tells about kernel number \p index.
+/// Stores the description of kernel number \p index in \p info.
 TDM_API tdm_status tdm_package_kernel(const tdm_package *package,
                                       uint32_t index, tdm_kernel_info *info);
 
@@ -111,21 +111,22 @@ TDM_API tdm_status tdm_package_kernel(const tdm_package *package,
 TDM_API tdm_status tdm_package_find(const tdm_package *package,
                                     const char *name, uint32_t *index);
 
-/// Creates a kernel on a device from what tdm_package_kernel has told, whose
-/// images may be replaced by others of the same functions. The device gets the
-/// image that serves it best: its own machine code, then that of an earlier one
-/// that it runs, then what its driver can compile; those of other devices are
-/// passed over. What a driver compiles is kept on disk, in the directory that
-/// the environment variable TANDEM_CACHE_DIR names, by default ~/.cache/tandem;
-/// an empty name keeps nothing.
+/// Creates a kernel on a device from the description that tdm_package_kernel
+/// stores; its images may be replaced by others with the same functions. The
+/// device gets the best image that it can run: machine code for the device
+/// itself, then machine code for an earlier one, then code that its driver can
+/// compile. Code that a driver has compiled is cached on disk, in the directory
+/// named by the environment variable TANDEM_CACHE_DIR, by default
+/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; an empty value disables the
+/// cache.
 TDM_API tdm_status tdm_kernel_load(const tdm_device *device,
                                    const tdm_kernel_info *info,
                                    tdm_kernel **kernel);
 
-/// Creates a kernel of a package in the same way. \p name may be NULL if there
-/// is one kernel only, and \p device for the CPU. \p target is one of the
-/// images' targets, such as "x86-64-v3", or NULL for the best one; the same
-/// bits result from each.
+/// Creates a kernel of a package in the same way. \p name may be NULL if the
+/// package has only one kernel; a \p device of NULL is the CPU. \p target is
+/// one of the images' targets, such as "x86-64-v3", or NULL for the best one;
+/// all targets compute the same bits.
 TDM_API tdm_status tdm_package_load(const tdm_package *package,
                                     const char *name, const tdm_device *device,
                                     const char *target, tdm_kernel **kernel);

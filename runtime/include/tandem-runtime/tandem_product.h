@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares matrix products on a GPU, of 8-bit floats with a scale for
-// each tensor, which NVIDIA's cuBLASLt computes. Its library is looked for when
-// the first product is created: the one that TANDEM_CUBLASLT names, or else a
-// "libcublasLt.so.13" or 12 that the process has loaded, that lies next to
-// CUDA's or PyTorch's libraries or in NVIDIA's packages for Python, or is the
-// system's.
+// each tensor, which NVIDIA's cuBLASLt computes. Its library is loaded when the
+// first product is created. It is the one that TANDEM_CUBLASLT names or else a
+// "libcublasLt.so.13" or 12 that the process has already loaded, that is next
+// to CUDA's or PyTorch's libraries or in NVIDIA's Python packages, or that the
+// system finds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,31 +31,31 @@ typedef enum tdm_factor {
   TDM_FACTOR_BF16 = 2
 } tdm_factor;
 
-/// y = (x * x_scale) times (w * w_scale) transposed, and a bias for each column
-/// of y. x has \c rows rows of \c depth elements, w has \c columns rows of
-/// them, and y, in bf16, \c rows rows of \c columns: as a linear layer has
-/// them, each without gaps. Sums are in f32.
+/// A product y = (x * x_scale) @ (w * w_scale)^T, plus an optional bias for
+/// each column of y. The shapes are those of a linear layer: x is \c rows by
+/// \c depth, w is \c columns by \c depth, and y, in bf16, is \c rows by
+/// \c columns; all are contiguous and row-major. Sums are accumulated in f32.
 ///
-/// Both factors are 8-bit floats, not both E5M2, or both bf16. Dimensions are
-/// multiples of 16, and of 8 for bf16.
+/// The factors are both bf16, or both 8-bit floats of which at most one is
+/// E5M2. Dimensions are multiples of 16, or of 8 for bf16.
 typedef struct tdm_product_desc {
   /// sizeof(tdm_product_desc), set by the caller.
   size_t struct_size;
   int64_t rows;
   int64_t columns;
   int64_t depth;
-  /// A tdm_factor each.
+  /// The formats of the factors, each a tdm_factor.
   uint32_t x;
   uint32_t w;
   /// Nonzero if there is a bias.
   uint32_t bias;
-  /// Nonzero if sums of 8-bit floats may keep fewer bits than f32 has, which
-  /// some GPUs do faster.
+  /// Nonzero if products of 8-bit floats may be accumulated with fewer bits
+  /// than f32 has, which is faster on some GPUs.
   uint32_t fast;
 } tdm_product_desc;
 
-/// The addresses of a product's tensors in the memory of its GPU. All but the
-/// scales are aligned to 16 bytes.
+/// The addresses of a product's tensors in the memory of its GPU. All except
+/// the scales are aligned to 16 bytes.
 typedef struct tdm_product_args {
   /// sizeof(tdm_product_args), set by the caller.
   size_t struct_size;
@@ -81,20 +81,20 @@ typedef struct tdm_product_args {
 /// A product of matrices of one size. Threads may share it.
 typedef struct tdm_product tdm_product;
 
-/// Stores in \p product a new product on a GPU. TDM_UNAVAILABLE where there is
-/// no cuBLASLt, or the GPU has no products of these factors: 8-bit floats take
-/// sm_89, bf16 takes sm_80.
+/// Stores in \p product a new product on a GPU. Fails with TDM_UNAVAILABLE if
+/// there is no cuBLASLt or the GPU does not support these factors: 8-bit floats
+/// need sm_89, and bf16 needs sm_80.
 TDM_API tdm_status tdm_product_create(const tdm_device *device,
                                       const tdm_product_desc *desc,
                                       tdm_product **product);
 
-/// Puts the product into a stream, and does not wait. It can be captured in a
-/// graph.
+/// Enqueues the product on a stream and does not wait for it. The launch can be
+/// captured in a graph.
 TDM_API tdm_status tdm_product_launch(tdm_product *product,
                                       const tdm_product_args *args);
 
-/// Destroys a product; NULL is fine. What is in streams is computed all the
-/// same.
+/// Destroys a product. Launches that are already enqueued complete. NULL is
+/// allowed.
 TDM_API void tdm_product_destroy(tdm_product *product);
 
 #ifdef __cplusplus

@@ -11,12 +11,11 @@
 //
 // A kernel describes compiled code: its planes, hyperparameters and entry
 // points. A plan binds a kernel to a list of tensors and may be launched any
-// number of times. A device is where kernels run and tensors lie: the CPU, or a
-// GPU, whose driver is looked for when the first device is opened. Every
-// function that can fail returns a tdm_status and leaves a message for
-// tdm_last_error(). A call that fails has changed nothing: no array, no kernel,
-// no plan; but where a device fails in the middle of a launch, what the arrays
-// hold is unspecified.
+// number of times. A device runs kernels and holds tensors: it is the CPU or a
+// GPU, whose driver is loaded when the first device is opened. Every function
+// that can fail returns a tdm_status and leaves a message for tdm_last_error().
+// A call that fails changes no array, kernel or plan. If a device fails in the
+// middle of a launch, the contents of the arrays are unspecified.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,7 +47,7 @@ extern "C" {
 
 /// The outcome of a call.
 typedef enum tdm_status {
-  /// The call did what it promises.
+  /// The call succeeded.
   TDM_OK = 0,
   /// A description, tensor or count is malformed.
   TDM_INVALID_ARGUMENT = 1,
@@ -65,14 +64,14 @@ typedef enum tdm_status {
   TDM_UNAVAILABLE = 6,
   /// A call of the device's driver failed.
   TDM_DEVICE_ERROR = 7,
-  /// A package cannot be read: it is not a package, damaged, or of another
-  /// version.
+  /// A package cannot be read: the file is damaged, has another version or is
+  /// not a package at all.
   TDM_INVALID_PACKAGE = 8,
-  /// The host's function that exchanges values between ranks failed.
+  /// The host's callback that exchanges values between ranks failed.
   TDM_EXCHANGE_ERROR = 9
 } tdm_status;
 
-/// Returns TDM_RUNTIME_VERSION as the library was built with it.
+/// Returns the TDM_RUNTIME_VERSION that the library was built with.
 TDM_API uint32_t tdm_runtime_version(void);
 
 /// Returns a short English name of \p status, never NULL.
@@ -80,24 +79,23 @@ TDM_API const char *tdm_status_string(tdm_status status);
 
 /// Returns the message of the latest call that failed on this thread, or the
 /// empty string if none has. It stays valid until the next failing call on
-/// this thread. A call that succeeds leaves it as it was.
+/// this thread. A call that succeeds does not change it.
 TDM_API const char *tdm_last_error(void);
 
-// Each enumeration is declared by a list, VALUE(enumerator, name), so that
-// other languages and messages take its values and names from here. Packages
-// store the numbers, which count from 0: new values go to the end.
+// Each enumeration is declared by a list, VALUE(enumerator, name), from which
+// messages and other languages take its values and names. Packages store the
+// numbers, which count from 0, so new values are added at the end.
 #define TDM_ENUMERATOR(enumerator, name) enumerator,
 #define TDM_COUNT_ENUMERATOR(enumerator, name) +1
-/// The number of values of an enumeration, given by its list.
+/// The number of values in the enumeration that the list declares.
 #define TDM_NUM_VALUES(LIST) (0 LIST(TDM_COUNT_ENUMERATOR))
 
-/// The kinds of parts that a message consists of. The runtime's messages have
-/// the first six: plain text; "tensor 3" of the caller's list; "row 3" of the
-/// caller's hyperparameters and integers; and the name of a plane, a
-/// hyperparameter or an integer of the kernel. Those of the compiler
-/// (tandem-c/Error.h) name a role (a graph's argument), a graph, layer or
-/// kernel, a strategy or recipe, a storage, a float format, a target, or a
-/// file.
+/// The kinds of message parts. The runtime's messages use the first six: plain
+/// text; "tensor 3" of the caller's list; "row 3" of the caller's
+/// hyperparameters and integers; and the name of a plane, a hyperparameter or
+/// an integer of the kernel. The compiler's messages (tandem-c/Error.h) also
+/// name a role (an argument of a graph), a graph, layer or kernel, a strategy
+/// or recipe, a storage, a float format, a target, or a file.
 #define TDM_MESSAGE_KINDS(VALUE)                                               \
   VALUE(TDM_MESSAGE_TEXT, text)                                                \
   VALUE(TDM_MESSAGE_TENSOR, tensor)                                            \
@@ -116,8 +114,8 @@ typedef enum tdm_message_kind {
   TDM_MESSAGE_KINDS(TDM_ENUMERATOR)
 } tdm_message_kind;
 
-/// A part of a message. A host that knows things by other names puts those in
-/// place of the text. The text of all parts is the message.
+/// A part of a message; the message is the text of all parts. A host that uses
+/// its own names can substitute them for a part's text.
 typedef struct tdm_message_part {
   tdm_message_kind kind;
   /// The number of the tensor, row, plane, hyperparameter or integer; 0 for
@@ -128,8 +126,8 @@ typedef struct tdm_message_part {
   size_t size;
 } tdm_message_part;
 
-/// Writes the parts of tdm_last_error(), up to \p capacity of them, and returns
-/// how many there are.
+/// Writes up to \p capacity parts of tdm_last_error() and returns the number of
+/// all parts.
 TDM_API size_t tdm_last_error_parts(tdm_message_part *parts, size_t capacity);
 
 //===----------------------------------------------------------------------===//
@@ -143,51 +141,53 @@ typedef struct tdm_device tdm_device;
 typedef struct tdm_device_info {
   /// sizeof(tdm_device_info), set by the caller.
   size_t struct_size;
-  /// The driver that has opened it, as it calls itself.
+  /// The name of the driver that opened the device.
   const char *driver;
   int32_t ordinal;
-  /// The vendor's name of it.
+  /// The vendor's name for the device.
   char name[128];
   /// The target that code for the device is compiled for, such as "cpu".
   char target[16];
-  /// Bytes of memory, 0 for a CPU.
+  /// The device's memory in bytes; 0 for a CPU.
   uint64_t memory;
-  /// Multiprocessors, or the threads that a launch takes by default.
+  /// The number of multiprocessors or, on a CPU, of the threads that a launch
+  /// uses by default.
   int32_t multiprocessors;
   /// The version of the system's driver, such as 12040; 0 for a CPU.
   int32_t driver_version;
 } tdm_device_info;
 
-/// Stores the number of devices of a driver in \p count: none where the system
-/// lacks what it takes. The runtime brings "cpu" and the drivers of GPUs
-/// (docs/GPU.md); tandem_driver.h adds others.
+/// Stores the number of a driver's devices in \p count: 0 if the system lacks
+/// what the driver needs. The runtime has "cpu" and the drivers of GPUs
+/// (docs/GPU.md); a program adds others through tandem_driver.h.
 TDM_API tdm_status tdm_device_count(const char *driver, int32_t *count);
 
 /// Opens device number \p ordinal of a driver.
 TDM_API tdm_status tdm_device_open(const char *driver, int32_t ordinal,
                                    tdm_device **device);
 
-/// Stores what is known of \p device in \p info.
+/// Stores the properties of \p device in \p info.
 TDM_API tdm_status tdm_device_query(const tdm_device *device,
                                     tdm_device_info *info);
 
-/// Allocates memory of the device. That of a GPU is aligned to 256 bytes, that
-/// of the CPU to 64.
+/// Allocates memory on the device, aligned to 256 bytes on a GPU and to 64
+/// bytes on the CPU.
 TDM_API tdm_status tdm_device_allocate(const tdm_device *device, size_t bytes,
                                        void **memory);
 
-/// Frees what tdm_device_allocate gave. NULL is allowed.
+/// Frees memory that tdm_device_allocate returned. NULL is allowed.
 TDM_API tdm_status tdm_device_free(const tdm_device *device, void *memory);
 
-/// Waits until the device has done all its work, copies \p bytes, and waits for
-/// the copy: whatever is put into any stream afterwards sees it. Each end may
-/// be memory of the device or of the process. While a stream of a GPU is being
-/// captured this is TDM_INVALID_STATE, and invalidates the capture.
+/// Waits for all work of the device, copies \p bytes, and waits for the copy,
+/// so that work enqueued afterwards in any stream sees it. Source and
+/// destination may each be memory of the device or of the process. During a
+/// capture of a GPU's stream the call fails with TDM_INVALID_STATE and
+/// invalidates the capture.
 TDM_API tdm_status tdm_device_copy(const tdm_device *device, void *to,
                                    const void *from, size_t bytes);
 
-/// Waits until the device has done all its work; during a capture as
-/// tdm_device_copy.
+/// Waits for all work of the device. During a capture it fails as
+/// tdm_device_copy does.
 TDM_API tdm_status tdm_device_synchronize(const tdm_device *device);
 
 /// Closes \p device. Its kernels and plans stay usable. NULL is allowed.
@@ -197,7 +197,7 @@ TDM_API void tdm_device_close(tdm_device *device);
 // Binary interface of compiled kernels
 //===----------------------------------------------------------------------===//
 //
-// tandem_launch.h has the records that the entry points read.
+// tandem_launch.h declares the records that the entry points read.
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
 /// owns num_reductions slots of 8 bytes of \p workspace and, in the last phase,
@@ -215,10 +215,9 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
                                  uint32_t *scalars, int64_t rows);
 
 // On a GPU an entry has the same arguments, and its blocks share the range of
-// chunks. A block has 256 threads; the prologue runs in a single thread.
-// \p flags has two words: the launch's flags, and one that is 0 unless the
-// launch is to do nothing. Further kernels do what the runtime computes by
-// itself on a CPU:
+// chunks. A block has 256 threads; the prologue runs in one thread. \p flags
+// has two words: the launch's flags, and one that is nonzero if the launch is
+// to be skipped. Further kernels do what the runtime itself computes on a CPU:
 //   <entry>_totals       the totals of a phase's reductions over tensors and
 //                        the model, for tensors [chunk_begin, chunk_end)
 //   <entry>_model        then those over the model, in one block
@@ -231,8 +230,8 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 //                        that begin num_rows entries after the one before it;
 //                        reductions along rows are then complete
 
-/// Flag of a launch: a gradient held a NaN or an infinity. For kernels compiled
-/// to report it.
+/// The flag of a launch in which a gradient was a NaN or an infinity. Only
+/// kernels that are compiled to report it raise it.
 #define TDM_FLAG_NON_FINITE 1u
 
 //===----------------------------------------------------------------------===//
@@ -244,13 +243,13 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 /// The kernel writes the plane.
 #define TDM_ACCESS_WRITE 2u
 
-/// The group of a plane with one entry for a tensor.
+/// The value of \c group for a plane with one entry for the whole tensor.
 #define TDM_WHOLE_TENSOR 0xFFFFFFFFu
-/// The group of a plane of elements with one entry for each row of a matrix.
+/// The value of \c group for a plane of elements with one entry per matrix row.
 #define TDM_WHOLE_ROW 0xFFFFFFFEu
 
-/// The units that a plane has entries for or that a phase runs over: elements,
-/// or the rows, columns or square blocks of a matrix. No plane is
+/// The units that a plane has entries for, or that a phase runs over: elements,
+/// or the rows, columns or square blocks of a matrix. No plane has
 /// TDM_PER_BLOCK.
 #define TDM_GRANULARITIES(VALUE)                                               \
   VALUE(TDM_PER_ELEMENT, element)                                              \
@@ -275,50 +274,50 @@ typedef enum tdm_granularity {
   VALUE(TDM_ROLE_RESTORED, restored)
 typedef enum tdm_role { TDM_ROLES(TDM_ENUMERATOR) } tdm_role;
 
-// The fields of a description that packages store and that Python shows follow
-// each struct as a list: VALUE(field), or FLAG(field) for what is zero or
-// nonzero. A new one takes a line in the struct, in the list and in
-// Package.fbs.
+// After each struct a list names the fields that packages store and that Python
+// shows: VALUE(field), or FLAG(field) for a field that is zero or nonzero. A
+// new field needs a line in the struct, in the list and in Package.fbs.
 
 /// One array of a tensor.
 typedef struct tdm_plane_desc {
   /// The name that messages use, such as "param" or "exp_avg.lo".
   const char *name;
-  /// Bits per element: 1, 2, 4, 8, 16, 32 or 64. Elements of less than a byte
+  /// Bits per element: 1, 2, 4, 8, 16, 32 or 64. Elements smaller than a byte
   /// are packed.
   uint32_t bits;
   /// TDM_ACCESS_READ, TDM_ACCESS_WRITE or both.
   uint32_t access;
-  /// Consecutive elements of the unsharded tensor that share an entry, a power
-  /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them,
-  /// TDM_WHOLE_ROW for those of a row.
-  /// In a matrix kernel groups begin anew in each row, and of a plane per row
-  /// or column this many consecutive rows or columns share an entry.
+  /// The number of consecutive elements of the unsharded tensor that share an
+  /// entry: a power of two up to 4096, where 0 means 1, or TDM_WHOLE_TENSOR for
+  /// all elements or TDM_WHOLE_ROW for those of a row. In a matrix kernel
+  /// groups start anew in each row. In a plane per row or column, this many
+  /// consecutive rows or columns share an entry.
   uint32_t group;
-  /// Values that an entry remembers, up to 65536, the newest first; 0 for a
-  /// plain entry of one value.
+  /// The number of values in an entry's history, up to 65536, the newest first;
+  /// 0 for a plain entry of one value.
   uint32_t history;
-  /// Other than TDM_PER_ELEMENT in a matrix kernel only.
+  /// The unit that the plane has entries for. Only a matrix kernel may have
+  /// values other than TDM_PER_ELEMENT.
   tdm_granularity per;
-  /// Consecutive rows of a matrix that share an entry with each other, if not 0
-  /// or 1 the kernel's block, as \c group is.
+  /// The number of consecutive matrix rows that share an entry. Values other
+  /// than 0 and 1 must equal both \c group and the kernel's \c block.
   uint32_t rows;
-  /// Nonzero if the array is the transpose of the elements of a matrix: that of
-  /// (row, column) is entry column * rows + row.
+  /// Nonzero if the array holds the elements of a matrix transposed: the
+  /// element at (row, column) is entry column * rows + row.
   uint32_t transposed;
-  /// The name of the tensor that it is a part of. This and what follows is for
-  /// hosts; the runtime reads none of it.
+  /// The name of the tensor that the plane is a part of. The runtime does not
+  /// read this field and those after it; they are for hosts.
   const char *role;
   tdm_role kind;
-  /// The type of its elements: "bf16", "f32", "i16".
+  /// The type of the plane's elements: "bf16", "f32", "i16".
   const char *type;
-  /// Nonzero if a framework reads this plane as the tensor's value.
+  /// Nonzero if frameworks read this plane as the tensor's value.
   uint32_t visible;
-  /// Nonzero if storing a value reads what earlier steps have left.
+  /// Nonzero if storing a value reads data that earlier steps have stored.
   uint32_t persistent;
-  /// A description for people of what the tensor is and how it is stored, such
-  /// as "second moment of the gradients, stored as #tandem.float<bf16>"; empty
-  /// if the graph has none.
+  /// A readable description of the tensor and its storage, such as "second
+  /// moment of the gradients, stored as #tandem.float<bf16>"; empty if the
+  /// graph has none.
   const char *doc;
 } tdm_plane_desc;
 
@@ -338,35 +337,35 @@ typedef struct tdm_plane_desc {
   FLAG(persistent)                                                             \
   VALUE(doc)
 
-/// All rows or all columns of a tensor, in a tdm_plane_sharing.
+/// Stands for all rows or all columns of a tensor in a tdm_plane_sharing.
 #define TDM_WHOLE_AXIS (INT64_C(1) << 62)
 
 /// The elements that share an entry of a plane.
 typedef struct tdm_plane_sharing {
-  /// The consecutive rows and columns that an entry belongs to, of which the
-  /// last ones may be fewer, or to TDM_WHOLE_AXIS of them. 0 if the entries are
-  /// those of columns or of rows, so that the number of the others does not
-  /// matter.
+  /// The numbers of consecutive rows and columns that share an entry, or
+  /// TDM_WHOLE_AXIS; the last entry of an axis may have fewer. In a plane per
+  /// column \c rows is 0, and in a plane per row \c columns is 0: that extent
+  /// does not change the number of entries.
   int64_t rows, columns;
-  /// The values that each entry has: 1, or the length of the history.
+  /// The number of values in each entry: 1, or the length of the history.
   int64_t values;
   /// The elements in words: "each 128", "each 64x64", "each 128 rows", "each
   /// row", "the tensor"; empty if each element has an entry of its own.
   char text[32];
 } tdm_plane_sharing;
 
-/// Stores in \p sharing the elements that share an entry of \p plane.
+/// Stores in \p sharing which elements share an entry of \p plane.
 TDM_API void tdm_plane_get_sharing(const tdm_plane_desc *plane,
                                    tdm_plane_sharing *sharing);
 
-/// Returns the number of elements that share an entry of a plane: 1 if each has
-/// its own, 0 if a row, a column or the tensor has one, whose elements only a
-/// tensor's size tells.
+/// Returns the number of elements that share an entry of a plane: 1 if each
+/// element has its own, or 0 if the number depends on the size of the tensor
+/// because rows, columns or the whole tensor share an entry.
 TDM_API int64_t tdm_plane_elements_per_entry(const tdm_plane_desc *plane);
 
 /// Returns the length of a plane's array, in elements of the array, for a
 /// tensor with \p rows rows and \p columns columns: one value or more for each
-/// entry. A tensor of a kernel that knows no rows is one row.
+/// entry. Pass one row for a tensor of a kernel that is not a matrix kernel.
 TDM_API int64_t tdm_plane_num_entries(const tdm_plane_desc *plane, int64_t rows,
                                       int64_t columns);
 
@@ -378,20 +377,22 @@ typedef struct tdm_hyper_desc {
   double min;
   /// The upper end of the domain; may be +infinity.
   double max;
-  /// Nonzero if \c min itself lies outside.
+  /// Nonzero if the domain excludes \c min itself.
   uint32_t min_open;
-  /// Nonzero if \c max itself lies outside.
+  /// Nonzero if the domain excludes \c max itself.
   uint32_t max_open;
-  /// A positive value below this one is refused, while zero is not: for an
-  /// epsilon that would round to zero in the kernel's format. 0 for no bound.
+  /// Positive values below this one are refused although zero is not, for
+  /// example an epsilon that would round to zero in the kernel's format. 0 sets
+  /// no bound.
   double min_positive;
-  /// For hosts: nonzero if a launch may use \c default_value where the caller
-  /// gives no value.
+  /// For hosts: nonzero if a launch may use \c default_value when the caller
+  /// passes no value.
   uint32_t has_default;
   double default_value;
 } tdm_hyper_desc;
 
-/// A package stores a default only if there is one.
+/// The default is not in the list, since a package stores it only if there is
+/// one.
 #define TDM_HYPER_FIELDS(VALUE, FLAG)                                          \
   VALUE(name)                                                                  \
   VALUE(min)                                                                   \
@@ -400,9 +401,10 @@ typedef struct tdm_hyper_desc {
   FLAG(max_open)                                                               \
   VALUE(min_positive)
 
-/// The kinds of reductions of the parts that each chunk leaves in its slot: the
-/// largest or smallest of 32-bit unsigned integers, or the sum of floats, which
-/// is a balanced binary tree over the chunks, as in tdm_plan_metrics.
+/// The kinds of reductions, which combine the partial results in the chunks'
+/// slots: the maximum or minimum of 32-bit unsigned integers, or the sum of
+/// floats, added as a balanced binary tree over the chunks as in
+/// tdm_plan_metrics.
 #define TDM_REDUCTION_KINDS(VALUE)                                             \
   VALUE(TDM_REDUCTION_MAX, max)                                                \
   VALUE(TDM_REDUCTION_MIN, min)                                                \
@@ -411,9 +413,8 @@ typedef enum tdm_reduction_kind {
   TDM_REDUCTION_KINDS(TDM_ENUMERATOR)
 } tdm_reduction_kind;
 
-/// The elements that a reduction combines: those of a tensor, those of all
-/// tensors, or those of each row, column or block of a matrix. A block has no
-/// sum.
+/// The elements that a reduction combines: those of a tensor, of all tensors,
+/// or of each row, column or block of a matrix. There are no sums over blocks.
 #define TDM_SCOPES(VALUE)                                                      \
   VALUE(TDM_SCOPE_TENSOR, tensor)                                              \
   VALUE(TDM_SCOPE_MODEL, model)                                                \
@@ -422,10 +423,10 @@ typedef enum tdm_reduction_kind {
   VALUE(TDM_SCOPE_BLOCK, block)
 typedef enum tdm_scope { TDM_SCOPES(TDM_ENUMERATOR) } tdm_scope;
 
-/// A reduction. Its total is known in the phases that follow its own.
+/// A reduction. The phases after its own can read its total.
 typedef struct tdm_reduction_desc {
   tdm_reduction_kind kind;
-  /// The phase that leaves the parts: the number of an entry in
+  /// The phase that computes the partial results: the index of an entry in
   /// \c reduction_entries, or num_reduction_entries for \c entry.
   uint32_t phase;
   tdm_scope scope;
@@ -461,11 +462,11 @@ typedef struct tdm_kernel_desc {
   const char *name;
   /// The number of planes of each tensor.
   uint32_t num_planes;
-  /// The number of hyperparameters of a row.
+  /// The number of hyperparameters in a row.
   uint32_t num_hypers;
-  /// The number of integers of a row.
+  /// The number of integers in a row.
   uint32_t num_integers;
-  /// The number of 32-bit scalars of a row that the prologue computes.
+  /// The number of 32-bit scalars in a row that the prologue computes.
   uint32_t num_scalars;
   /// The number of metrics: doubles that the kernel writes for each chunk. At
   /// most 4096.
@@ -480,8 +481,8 @@ typedef struct tdm_kernel_desc {
   tdm_cpu_entry entry;
   /// The compiled scalar prologue; may be NULL if \c num_scalars is 0.
   tdm_cpu_prologue prologue;
-  /// The functions of the launches before the main one: each runs over all
-  /// chunks, and the next one when all of them are done.
+  /// The functions of the launches before the main one. Each runs over all
+  /// chunks, and the next one starts after all chunks are done.
   const tdm_cpu_entry *reduction_entries;
   uint32_t num_reduction_entries;
   /// The reductions, in the order of a chunk's slots and of a tensor's totals.
@@ -490,34 +491,34 @@ typedef struct tdm_kernel_desc {
   /// Runs after the last phase over the tensors [chunk_begin, chunk_end), not
   /// over chunks; NULL if the kernel has no such part.
   tdm_cpu_entry epilogue;
-  /// Nonzero for a matrix kernel, which knows the rows and columns of tensors.
+  /// Nonzero for a matrix kernel, which uses the rows and columns of tensors.
   /// It records no metrics.
   uint32_t matrix;
   /// The tdm_granularity that each reduction entry runs over; NULL if all of
   /// them run over elements. \c entry always runs over elements.
   const uint32_t *reduction_granularities;
-  /// Run before \c epilogue over the rows and over the columns of all tensors;
-  /// NULL if the kernel has no such part.
+  /// Run before \c epilogue over the rows and the columns of all tensors; NULL
+  /// if the kernel has no such part.
   tdm_cpu_entry epilogue_rows;
   tdm_cpu_entry epilogue_columns;
-  /// The rows and columns of a block of a matrix kernel, a power of two from 16
-  /// to 256; 0 if it has none.
+  /// The number of rows, and of columns, in a block of a matrix kernel: a power
+  /// of two from 16 to 256, or 0 if it has no blocks.
   uint32_t block;
   /// Run before \c epilogue over the blocks of all tensors; NULL if the kernel
   /// has no such part.
   tdm_cpu_entry epilogue_blocks;
   /// One value for each phase (the reduction entries, then \c entry), nonzero
-  /// if the phase reads, of the results of its launch, only those of its own
-  /// rows and blocks. The runtime may then run it over some rows as soon as the
-  /// phase before it has finished them. Both phases run over the elements of a
-  /// matrix. NULL if no phase has this property.
+  /// if the phase reads only those results of earlier phases in its launch that
+  /// belong to its own rows and blocks. The runtime may then run it over some
+  /// rows as soon as the phase before it has finished them. Both phases run
+  /// over the elements of a matrix. NULL if no phase has this property.
   const uint32_t *fused_with_previous;
-  /// For hosts: nonzero if the graph itself knows no rows and columns: those of
-  /// a matrix then matter to scales only.
+  /// For hosts: nonzero if the graph itself does not use rows and columns;
+  /// those of a matrix then affect only scales.
   uint32_t flat_graph;
 } tdm_kernel_desc;
 
-/// The fields of a tdm_kernel_desc, except code, lists and their lengths.
+/// The fields of a tdm_kernel_desc, except for code, lists and their lengths.
 #define TDM_KERNEL_DESC_FIELDS(VALUE, FLAG)                                    \
   VALUE(num_scalars)                                                           \
   VALUE(workspace_doubles_per_chunk)                                           \
@@ -538,27 +539,28 @@ TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
 
 /// All code of a kernel for one target.
 typedef struct tdm_image {
-  /// The format of the bytes, which drivers know: TDM_IMAGE_LIBRARY, for
-  /// example.
+  /// The format of the bytes, by which drivers recognize an image:
+  /// TDM_IMAGE_LIBRARY, for example.
   const char *kind;
   /// The instruction set or chip: "x86-64-v3", "sm_90".
   const char *target;
   const void *data;
   size_t size;
-  /// SHA-256 of the data, 32 bytes, checked when the image is loaded; or NULL.
+  /// The SHA-256 of the data, 32 bytes, which is checked when the image is
+  /// loaded; NULL to skip the check.
   const uint8_t *sha256;
-  /// For hosts: of machine code for a GPU, the version of its assembler, such
-  /// as "13.0.88"; empty or NULL for other images, and where it is unknown.
+  /// For hosts: the version of the assembler of machine code for a GPU, such as
+  /// "13.0.88"; empty or NULL if it is unknown and for other images.
   const char *assembler;
-  /// Its optimization level, 0 to 3; 0 for other images.
+  /// The assembler's optimization level, 0 to 3; 0 for other images.
   uint32_t level;
 } tdm_image;
 
-/// A function in a kernel's images, and what it runs over.
+/// A function in a kernel's images, and the units that it runs over.
 typedef struct tdm_part_info {
   const char *entry;
   tdm_granularity per;
-  /// As in tdm_kernel_desc for a phase; 0 for other parts.
+  /// For a phase, as in tdm_kernel_desc; 0 for other parts.
   uint32_t fused_with_previous;
 } tdm_part_info;
 
@@ -574,49 +576,51 @@ TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 // Plans
 //===----------------------------------------------------------------------===//
 
-/// The shards of a tensor that lies on several ranks: whole rows each, in their
-/// order; a tensor of one row is cut anywhere.
+/// The shards of a tensor that is spread over several ranks. Each shard has
+/// whole rows, in their order; a tensor of one row may be cut anywhere.
 typedef struct tdm_sharding {
   /// The length of a row of the unsharded tensor, in elements.
   int64_t row_length;
-  /// The number of shards, some of which may be empty, and which of them the
-  /// tensor of this launch is.
+  /// The number of shards, some of which may be empty, and the index of the
+  /// shard that this launch's tensor is.
   int64_t num_shards, shard;
-  /// The number of the first element of each shard, and then that of elements
-  /// of the unsharded tensor: num_shards + 1 values, from 0 on. Multiples of
-  /// the row length if the tensor has several rows.
+  /// The index of the first element of each shard, followed by the number of
+  /// elements of the unsharded tensor: num_shards + 1 values, the first of
+  /// which is 0. They are multiples of the row length if the tensor has several
+  /// rows.
   const int64_t *starts;
-  /// The group of ranks that have the shards, by any number that the host gives
-  /// it; 0 if there is only one group.
+  /// The group of ranks that hold the shards, identified by a number of the
+  /// host's choice; 0 if there is only one group.
   int64_t group;
 } tdm_sharding;
 
-/// One tensor of a launch, or one shard of it. Tensors without elements are
-/// fine, and need no planes.
+/// One tensor of a launch, or one shard of it. A tensor without elements is
+/// allowed and needs no planes.
 typedef struct tdm_tensor {
   /// The number of rows. A vector is one row.
   int64_t rows;
   /// The number of columns. Groups of elements that share an entry of a plane
-  /// begin anew in each row.
+  /// start anew in each row.
   int64_t columns;
-  /// The index of element 0 in the unsharded tensor. A multiple of every
-  /// plane's group or, where the columns are not, of the columns.
+  /// The index of element 0 in the unsharded tensor. It is a multiple of every
+  /// plane's group or, if the number of columns is not, of the number of
+  /// columns.
   int64_t first;
-  /// The tensor's key for random numbers.
+  /// The tensor's key for the random number generator.
   int64_t key;
-  /// The row of hyperparameters that holds for this tensor.
+  /// The row of hyperparameters and integers that applies to this tensor.
   int64_t scalar_row;
-  /// One pointer per plane of the kernel, each to rows * columns elements, or
-  /// to rows or to columns entries, or to an entry for each group of them, the
-  /// last of which may be shorter.
+  /// One pointer per plane of the kernel, each to tdm_plane_num_entries
+  /// elements: one for each element, row or column, or for each group of them,
+  /// the last of which may be shorter.
   void *const *planes;
-  /// The other shards of a tensor whose values the kernel reduces; NULL for a
-  /// whole tensor, and for a kernel without reductions. It is copied. What has
-  /// an entry for the tensor or for each column is then the same on all ranks.
+  /// The sharding of a tensor whose values the kernel reduces; NULL for a whole
+  /// tensor and for a kernel without reductions. It is copied. Entries per
+  /// tensor or per column are then the same on all ranks.
   const tdm_sharding *sharding;
 } tdm_tensor;
 
-/// The report of a launch.
+/// The report on a launch.
 typedef struct tdm_launch_info {
   /// sizeof(tdm_launch_info), set by the caller.
   size_t struct_size;
@@ -628,114 +632,119 @@ typedef struct tdm_launch_info {
   int64_t chunks;
 } tdm_launch_info;
 
-/// A kernel bound to a list of tensors. One thread at a time may use a plan,
-/// else TDM_INVALID_STATE results; different plans are independent.
+/// A kernel bound to a list of tensors. Only one thread at a time may use a
+/// plan; a call from a second one fails with TDM_INVALID_STATE. Different plans
+/// are independent.
 typedef struct tdm_plan tdm_plan;
 
-/// Binds \p kernel to \p count tensors. The tensor list is copied; the planes
-/// are not, and must live as long as the plan is launched with them.
+/// Binds \p kernel to \p count tensors. The tensor list is copied. The planes
+/// are not; they must stay valid as long as the plan is launched with them.
 TDM_API tdm_status tdm_plan_create(const tdm_kernel *kernel,
                                    const tdm_tensor *tensors, int64_t count,
                                    tdm_plan **plan);
 
-/// Replaces the tensors of \p plan. A list equal to the present one costs a
-/// comparison; one with the same sizes allocates nothing and keeps the chunks.
+/// Replaces the tensors of \p plan. A list equal to the current one costs only
+/// a comparison; one with the same sizes allocates nothing and keeps the
+/// chunks.
 TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
                                    int64_t count);
 
-/// Adds \p words up over the ranks of \p group (tdm_sharding), as unsigned
-/// 32-bit integers, element by element, and leaves the sums in their place. Of
-/// each word at most one rank has a value other than 0. Returns 0, or another
-/// number if that failed. \p host is the caller's.
+/// Sums \p words elementwise over the ranks of \p group (tdm_sharding) as
+/// unsigned 32-bit integers, in place. At most one rank has a nonzero value for
+/// each word. Returns 0 on success and another number on failure. \p host is
+/// the pointer that the caller registered.
 typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
                                size_t count);
 
-/// Gives \p plan the way in which ranks exchange what the launches have reduced
-/// of sharded tensors: launches, and tdm_plan_metrics, call \p exchange on
-/// their own thread, on every rank as often and with as many words; for each
-/// group by itself, by ascending numbers. Totals, those of all tensors too,
-/// then have the bits of a launch over the unsharded tensors. Ranks pass their
-/// tensors in the same order, and each rank has a shard of every tensor, which
-/// may be empty. If it fails, so does the launch, with TDM_EXCHANGE_ERROR, and
-/// what the arrays hold is unspecified. NULL, as in the beginning: sharded
-/// tensors cannot be reduced. On a GPU a launch whose tensors are sharded waits
-/// between phases for the device, tdm_plan_launch_async too, which then cannot
-/// be captured.
+/// Sets the function through which ranks exchange partial results of the
+/// reductions of sharded tensors. Launches and tdm_plan_metrics call
+/// \p exchange on their thread, once for each group in ascending order; every
+/// rank makes the same number of calls with the same numbers of words. All
+/// totals, including those over all tensors, then have the bits of a launch
+/// over the unsharded tensors. Ranks must pass their tensors in the same order,
+/// and each rank has a shard of every tensor, which may be empty. If
+/// \p exchange fails, so does the launch, with TDM_EXCHANGE_ERROR, and the
+/// contents of the arrays are unspecified. If it is NULL, the initial value,
+/// sharded tensors cannot be reduced. On a GPU, launches over sharded tensors
+/// wait for the device between phases; this includes tdm_plan_launch_async,
+/// which then cannot be captured.
 TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
                                          tdm_exchange_fn exchange, void *host);
 
-/// Runs the kernel once over all tensors and waits for it. \p hypers holds
-/// \p rows rows of num_hypers doubles and \p integers as many rows of
-/// num_integers values; rows beyond those that tensors name are checked but
-/// not used. \p threads counts the calling thread, 0 stands for one per core;
-/// results do not depend on it. \p info may be NULL. Memory is allocated, and
-/// threads are started, only when there are more rows or threads than ever
-/// before. On a GPU this is tdm_plan_launch_async on the default stream, then
-/// waiting for it; \p threads is not used.
+/// Runs the kernel once over all tensors and waits for it. \p hypers has
+/// \p rows rows of num_hypers doubles, and \p integers the same number of rows
+/// of num_integers values; rows that no tensor uses are checked too. \p threads
+/// includes the calling thread; 0 means one per core, and results do not depend
+/// on it. \p info may be NULL. The call allocates memory or starts threads only
+/// if it has more rows or threads than any call before. On a GPU it is
+/// tdm_plan_launch_async on the default stream followed by a wait; \p threads
+/// is ignored.
 TDM_API tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
                                    const int64_t *integers, int64_t rows,
                                    int32_t threads, tdm_launch_info *info);
 
-/// Calls \p work with \p context on the calling thread and on up to \p threads
-/// - 1 others, in any order, and returns when no thread is inside it any more.
-/// Each call works until nothing is left: one is enough. \p host is the
-/// caller's.
+/// Calls \p work with \p context on the calling thread and on up to
+/// \p threads - 1 others, in any order, and returns after all calls have
+/// returned. Each call works until nothing is left, so one call is enough.
+/// \p host is the pointer that the caller registered.
 typedef void (*tdm_parallel_fn)(void *host, void (*work)(void *context),
                                 void *context, int32_t threads);
 
-/// Has launches on the CPU that take more than one thread run on those of the
-/// host program: a framework's own wait awake between two operators, where
-/// those of another pool would have to be woken, and take cores from them.
-/// \p parallel may be called from several threads at once, until the process
-/// ends. NULL: the runtime's own threads, as in the beginning and in the child
-/// of a fork. It holds for the whole process. OpenMP's GOMP_parallel serves.
+/// Makes multithreaded launches on the CPU use the threads of the host program.
+/// A framework's threads spin between two operators, whereas those of a second
+/// pool would have to be woken and would compete for cores. \p parallel may be
+/// called from several threads at once, until the process ends. If it is NULL,
+/// launches use the runtime's own threads, as they do initially and in the
+/// child of a fork. The setting is global to the process. OpenMP's
+/// GOMP_parallel can serve as \p parallel.
 TDM_API tdm_status tdm_use_threads(tdm_parallel_fn parallel, void *host);
 
 /// The arguments of a launch on a GPU.
 typedef struct tdm_async_args {
   /// sizeof(tdm_async_args).
   size_t struct_size;
-  /// The CUstream to launch on; NULL is the default one.
+  /// The CUstream to launch on; NULL is the default stream.
   void *stream;
   /// As in tdm_plan_launch. They are copied before the call returns, unless
   /// they are on the device.
   const double *hypers;
   const int64_t *integers;
   int64_t rows;
-  /// Nonzero if hypers and integers lie in the device's memory, where their
-  /// domains are not checked, and what they hold when the launch runs counts.
+  /// Nonzero if \c hypers and \c integers point to the device's memory. They
+  /// are then read when the launch runs, and their domains are not checked.
   uint32_t on_device;
-  /// 32 bits in the device's memory, or NULL. The launch does nothing unless
-  /// they are 0 when it runs.
+  /// A 32-bit word in the device's memory, or NULL. The launch is skipped if
+  /// the word is nonzero when the launch runs.
   const void *skip;
-  /// Two 32-bit words in the device's memory, or NULL. With them the launch is
-  /// not skipped: it sets the first to what \c skip says, 0 without, then
-  /// raises its flags there. So launches that only look at gradients collect in
-  /// one place what is the \c skip of those that write.
+  /// Two 32-bit words in the device's memory, or NULL. If given, the launch is
+  /// not skipped: it sets the first word to that of \c skip, or to 0 if there
+  /// is none, and raises its flags there. Launches that only check gradients
+  /// thus collect their flags in a word that can be the \c skip of launches
+  /// that write.
   void *flags;
 } tdm_async_args;
 
-/// Runs the kernel once over all tensors, after the work that the stream
-/// already has, and does not wait for it. Launches of a plan share its memory:
-/// the caller orders those on different streams. After an update the tables are
-/// copied on the same stream. While the stream is captured, arguments must be
-/// on the device; the captured launch keeps the tensors that the plan has now,
-/// and the plan must live as long as the graph.
+/// Enqueues a launch of the kernel over all tensors on the stream, and does not
+/// wait for it. Launches of a plan share its memory, so the caller must order
+/// launches on different streams. The first launch after an update also copies
+/// the tables on its stream. While the stream is captured, arguments must be on
+/// the device; the captured launch keeps the tensors that the plan has now, and
+/// the plan must live as long as the graph.
 TDM_API tdm_status tdm_plan_launch_async(tdm_plan *plan,
                                          const tdm_async_args *args);
 
 /// Waits for the device and stores the flags of the latest launch in \p flags.
 TDM_API tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags);
 
-/// Stands for the sum over all tensors in tdm_plan_metrics.
+/// Selects the sum over all tensors in tdm_plan_metrics.
 #define TDM_ALL_TENSORS (-1)
 
 /// Stores in \p values the metrics of the latest launch for tensor number
 /// \p tensor, or for TDM_ALL_TENSORS. \p count must be the kernel's
-/// workspace_doubles_per_chunk. Sums are balanced binary trees, neighbours
-/// first, padded with -0.0 to a power of two: over the chunks of a tensor, then
-/// over the tensors. A tensor without elements has -0.0. A NaN
-/// is 0x7FF8000000000000.
+/// workspace_doubles_per_chunk. Values are added as balanced binary trees,
+/// neighbours first and padded with -0.0 to a power of two: over the chunks of
+/// a tensor, then over the tensors. The metrics of a tensor without elements
+/// are -0.0. A NaN is returned as 0x7FF8000000000000.
 TDM_API tdm_status tdm_plan_metrics(tdm_plan *plan, int64_t tensor,
                                     double *values, int64_t count);
 

@@ -108,8 +108,8 @@ void CPUPlan::runRange(const HostPart &part, int64_t begin, int64_t end,
              workspace.data(), flags, begin, end);
 }
 
-/// Runs all phases over a band before the next band begins, so that the rows
-/// which they read stay in the thread's cache.
+/// Runs all phases over a band before the next band starts, so that the rows
+/// that they read stay in the thread's cache.
 void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
   const Tile &rows = layout.bands.tile(band);
   auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);

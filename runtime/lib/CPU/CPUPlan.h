@@ -19,10 +19,10 @@
 
 namespace tandem::runtime {
 
-/// A plan whose launches share the chunks among threads.
+/// A plan whose launches distribute the chunks over threads.
 class CPUPlan : public Plan {
 public:
-  /// The kernel owns its executable.
+  /// Creates a plan of \p kernel, which owns \p executable.
   CPUPlan(std::shared_ptr<const Kernel> kernel,
           const HostExecutable &executable)
       : Plan(std::move(kernel)), executable(executable) {}
@@ -46,19 +46,20 @@ private:
   class ChunkLaunch;
   class BandLaunch;
 
-  /// Runs the chunks of all phases, then what each tensor ends with.
+  /// Runs the chunks of all phases, then the epilogues.
   tdm_status runPhases(int threads, uint32_t &flags, int &participants);
   int run(const HostPart &part, int threads, uint32_t &flags);
-  /// Runs phases of one launch over bands of rows.
+  /// Runs the phases of one launch over bands of rows.
   int runByRows(Phases phases, int threads, uint32_t &flags);
   void runBand(Phases phases, int64_t band, uint32_t *flags);
   void runRange(const HostPart &part, int64_t begin, int64_t end,
                 uint32_t *flags);
-  /// Makes the totals of the reductions of phases, unless the bands have.
+  /// Computes the totals of the phases' reductions, except those that the bands
+  /// have computed.
   tdm_status reduceAll(Phases phases);
-  /// Makes the total of a reduction of each tensor.
+  /// Computes a reduction's total for each tensor.
   void reduce(size_t reduction);
-  /// Runs a part over tensors.
+  /// Runs an epilogue over tensors.
   void runTensors(tdm_cpu_entry entry, uint32_t &flags);
 
   const HostExecutable &executable;

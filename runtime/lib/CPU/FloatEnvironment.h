@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the guard that gives a kernel round-to-nearest arithmetic
-// with subnormals, whatever its caller has set.
+// with subnormals, regardless of its caller's settings.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +22,9 @@ namespace tandem::runtime {
 
 #if defined(__SSE__) || defined(_M_X64)
 
-/// While it lives, this thread rounds to nearest, keeps subnormals as inputs
-/// and as results, and traps nothing. Then the caller's settings, exception
-/// flags included, are back.
+/// While this object lives, its thread rounds to nearest, keeps subnormal
+/// inputs and results, and does not trap. The destructor restores the caller's
+/// settings, including the exception flags.
 class FloatEnvironment {
 public:
   FloatEnvironment() : saved(_mm_getcsr()) { _mm_setcsr(allMasked); }
@@ -39,7 +39,7 @@ private:
 
 #else
 
-/// Targets other than x86 keep their environment, which begins like that.
+/// Other targets keep their environment, whose defaults are the same.
 class FloatEnvironment {
 public:
   FloatEnvironment() {}

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the memory of this process as that of a device, and the
-// processors as one.
+// This file implements devices that use the memory of this process, and the CPU
+// as such a device.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares devices whose memory and functions are this process's.
+// This file declares devices that use this process's memory and functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@
 
 namespace tandem::runtime {
 
-/// A device whose memory is the process's, and whose kernels are functions that
-/// the process can call.
+/// A device that uses the memory of the process, and whose kernels are
+/// functions that the process can call.
 class HostDevice : public Device {
 public:
   tdm_status allocate(size_t bytes, void *&memory) const override;
@@ -31,8 +31,8 @@ public:
                   std::shared_ptr<const Executable> &result) const override;
 
 protected:
-  /// Brings an image into the process. A failure's message lacks the kernel's
-  /// name.
+  /// Loads an image into the process. The message of a failure does not have
+  /// the kernel's name yet.
   virtual tdm_status
   openLibrary(const tdm_image &image,
               std::shared_ptr<const HostLibrary> &library) const = 0;

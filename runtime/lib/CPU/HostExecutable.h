@@ -23,22 +23,22 @@ class HostLibrary {
 public:
   virtual ~HostLibrary() = default;
 
-  /// The address of a function, or NULL.
+  /// Returns the address of a function, or NULL if there is none.
   virtual void *find(const char *name) const = 0;
 };
 
-/// A function over chunks, and what these have.
+/// A function that runs over chunks, and the chunks' units.
 struct HostPart {
   tdm_cpu_entry entry;
   tdm_granularity per;
 };
 
-/// Functions of this process.
+/// A kernel's code as functions of this process.
 class HostExecutable : public Executable {
 public:
-  /// Takes the functions of \p desc; the caller keeps them valid.
+  /// Uses the functions of \p desc, which the caller keeps valid.
   explicit HostExecutable(const tdm_kernel_desc &desc);
-  /// Finds the functions that \p info names.
+  /// Finds the functions that \p info names in \p library.
   static tdm_status link(const Kernel &kernel, const tdm_kernel_info &info,
                          std::shared_ptr<const HostLibrary> library,
                          std::shared_ptr<const Executable> &result);

@@ -59,7 +59,7 @@ void HostThreads::use(tdm_parallel_fn parallel, void *host) {
 }
 
 namespace {
-/// Counts the calls of some work.
+/// Work with a counter of its calls.
 struct CountedWork {
   ThreadPool::Work work;
   void *context;

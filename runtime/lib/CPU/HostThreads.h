@@ -18,17 +18,18 @@
 
 namespace tandem::runtime {
 
-/// The threads of the host that tdm_use_threads has been given.
+/// The host's threads that were passed to tdm_use_threads.
 class HostThreads {
 public:
-  /// The threads that launches of this process run on, or NULL. A fork leaves
-  /// the host's threads behind.
+  /// Returns the threads that launches of this process run on, or NULL. The
+  /// child of a fork does not have its parent's threads.
   static const HostThreads *current();
 
-  /// Has launches go to them; without a function, to the runtime's own.
+  /// Makes launches use the threads of \p host, or the runtime's own threads if
+  /// \p parallel is NULL.
   static void use(tdm_parallel_fn parallel, void *host);
 
-  /// As ThreadPool::run().
+  /// Runs \p work as ThreadPool::run() does.
   int run(ThreadPool::Work work, void *context, int threads) const;
 
 private:
@@ -38,12 +39,12 @@ private:
   const tdm_parallel_fn parallel;
   void *const host;
   const int64_t process;
-  /// The threads that the host lent before, which are never freed: a launch may
-  /// be running on them.
+  /// The threads that the host lent before. They are never freed, because a
+  /// launch may be running on them.
   HostThreads *next = nullptr;
 };
 
-/// The number of this process; on Windows, where none forks, 0.
+/// Returns the ID of this process, or 0 on Windows, which has no fork.
 int64_t currentProcess();
 
 } // namespace tandem::runtime

@@ -21,7 +21,7 @@ using namespace tandem::runtime;
 
 void CPULaunch::work() {
   FloatEnvironment environment;
-  // A cache line of its own: the entry may write its flags at any time.
+  // The flags have their own cache line, since the entry may write them often.
   alignas(64) uint32_t ownFlags = 0;
   while (true) {
     int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);

@@ -18,7 +18,7 @@
 
 namespace tandem::runtime {
 
-/// One launch over chunks, which its threads share.
+/// One launch, whose threads share the chunks.
 class CPULaunch {
 public:
   explicit CPULaunch(int64_t numChunks) : numChunks(numChunks) {}
@@ -28,7 +28,7 @@ public:
   /// returns how many took part.
   int run(int threads);
 
-  /// The flags that the chunks have raised, TDM_FLAG_* bits.
+  /// Returns the TDM_FLAG_* bits that the chunks have raised.
   uint32_t getFlags() const { return flags.load(std::memory_order_relaxed); }
 
 protected:

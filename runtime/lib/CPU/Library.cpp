@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the loading of shared libraries from memory, on Linux.
-// A library lies in an anonymous file, which no other process can reach or
-// change, and which needs no directory that may hold programs.
+// This file implements the loading of shared libraries from memory, on Linux. A
+// library is in an anonymous file, which no other process can reach or change
+// and which needs no directory on a file system that allows execution.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,13 +55,13 @@ int tandem::runtime::rankInstructionSet(const char *target) {
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Younger than the C library that this may be built with.
+// The C library's headers may be too old to define it.
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
 
-/// An anonymous file that may be mapped as code. Kernels before 6.3 do not know
-/// MFD_EXEC, and do not need it.
+/// Creates an anonymous file that may be mapped as code. Linux before 6.3
+/// rejects MFD_EXEC and does not need it.
 static int createFile() {
   unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int file = memfd_create("tandem-kernel", flags | MFD_EXEC);
@@ -70,7 +70,7 @@ static int createFile() {
 }
 
 namespace {
-/// Closes a file.
+/// Owns an open file.
 struct OpenFile {
   explicit OpenFile(int number) : number(number) {}
   ~OpenFile() {
@@ -103,8 +103,9 @@ static tdm_status failWithErrno(const char *what) {
                                      "as code";
 }
 
-/// A path to a file, spelled as none before: the loader takes a library of a
-/// path that it knows for the one it has, which may be in memory for ever.
+/// Returns a path to a file in a spelling that has not been used before. The
+/// loader would otherwise return an earlier library of the same path, which may
+/// never be unloaded.
 static std::string makePath(int file) {
   static std::atomic<uint32_t> count;
   uint32_t number = count++;
@@ -114,8 +115,8 @@ static std::string makePath(int file) {
   return path + std::to_string(file);
 }
 
-/// Returns why the loader failed, without the path, which tells a reader
-/// nothing.
+/// Returns why the loader failed, without the path, which means nothing to the
+/// user.
 static std::string explain(const std::string &path) {
   const char *error = dlerror();
   std::string reason = error ? error : "for no known reason";

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the loading of shared libraries that are in memory, and
-// the instruction sets that they may need.
+// This file declares the loading of shared libraries from memory, and the
+// instruction sets that they may need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +18,15 @@
 
 namespace tandem::runtime {
 
-/// The rank of an instruction set among those that this processor has; 0 if the
-/// processor lacks it, or if its name is unknown.
+/// Returns the rank of an instruction set among those of this processor; 0 if
+/// the processor does not have it or its name is unknown.
 int rankInstructionSet(const char *target);
 
-/// A shared library in this process.
+/// A shared library that is loaded into this process.
 class Library : public HostLibrary {
 public:
-  /// Loads an image. A failure's message lacks the kernel's name.
+  /// Loads an image. The message of a failure does not have the kernel's name
+  /// yet.
   static tdm_status load(const tdm_image &image,
                          std::shared_ptr<const HostLibrary> &library);
   ~Library() override;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements drivers that a program registers, and the devices that
-// these open.
+// they open.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 using namespace tandem::runtime;
 
 namespace {
-/// A table of functions, and the name that it points to.
+/// A driver's table of functions, and the name that it points to.
 struct DriverTable {
   DriverTable(const tdm_driver &table) : table(table), name(table.name) {
     this->table.name = name.c_str();

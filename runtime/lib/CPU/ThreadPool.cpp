@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the one pool of threads of the process.
+// This file implements the thread pool of the process.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,8 @@
 
 using namespace tandem::runtime;
 
-/// A call of run(), on the stack of its thread. The pool's mutex guards it.
+/// A call of run(), on the stack of its thread. The pool's mutex guards the
+/// data.
 struct ThreadPool::Job {
   Job(Work work, void *context, int wanted)
       : work(work), context(context), wanted(wanted) {}
@@ -120,8 +121,8 @@ void ThreadPool::grow(int count) {
     for (; workers < count; ++workers)
       startWorker();
   } catch (...) {
-    // The system has no more threads to give; those that there are, and the
-    // calling thread at least, do the work.
+    // The system starts no more threads; the existing ones, or at least the
+    // calling thread, do the work.
   }
 }
 

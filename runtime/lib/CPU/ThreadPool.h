@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the one pool of threads of the process.
+// This file declares the thread pool of the process.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,21 +19,21 @@
 
 namespace tandem::runtime {
 
-/// A persistent pool of threads that starts empty and grows to what is asked
-/// of it. Launches from different threads share it.
+/// A persistent pool of threads that starts empty and grows on demand. Launches
+/// from different threads share it.
 class ThreadPool {
 public:
   static constexpr int maxThreads = 1024;
   using Work = void (*)(void *context);
 
-  /// One thread per core.
+  /// Returns the number of threads for one thread per core.
   static int defaultThreads();
 
-  /// Calls \p work on this thread and on up to \p threads - 1 others, and
-  /// returns when no thread is inside it any more, with the number of threads
-  /// that were. All work must get done however few there are. Fewer come if
-  /// others are busy or the system refuses to start more. The threads are the
-  /// host program's where it lends them.
+  /// Calls \p work on this thread and on up to \p threads - 1 others, waits
+  /// until all calls have returned, and returns their number. There may be
+  /// fewer if other threads are busy or the system refuses to start more, so a
+  /// single call must be able to do all work. The threads are the host
+  /// program's if it lends them.
   static int run(Work work, void *context, int threads);
 
 private:
@@ -48,7 +48,7 @@ private:
   void enqueue(Job &job);
   void dequeue(Job &job);
 
-  /// The process that the workers live in: a fork leaves them behind.
+  /// The process of the workers; the child of a fork does not have them.
   const int64_t process;
   std::mutex mutex;
   std::condition_variable wake;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a GPU, and owners of what the driver hands out.
+// This file implements a GPU, and owners of the driver's resources.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ tdm_status CUDADevice::count(int32_t &count) {
   int devices = 0;
   if (!status)
     status = driver->call(driver->deviceGetCount, &devices);
-  // No driver, or one that finds nothing, is not an error here.
+  // It is not an error here if there is no driver or it finds no device.
   if (status == TDM_UNAVAILABLE)
     devices = 0;
   else if (status)
@@ -85,7 +85,7 @@ tdm_status CUDADevice::open() {
 }
 
 CUDADevice::~CUDADevice() {
-  // These calls fail only if the process's context is gone already; nothing is
+  // These calls fail only if the process's context no longer exists; nothing is
   // left to release then.
   if (copyStream)
     release([&] { driver.streamDestroy(copyStream); });
@@ -129,7 +129,7 @@ tdm_status CUDADevice::free(void *memory) const {
 
 tdm_status CUDADevice::copy(void *to, const void *from, size_t bytes) const {
   return inContext([&]() -> tdm_status {
-    // The copy's own stream waits for no other.
+    // The stream of the copy does not wait for other streams.
     if (tdm_status status = driver.call(driver.ctxSynchronize))
       return status;
     if (!bytes)
@@ -138,8 +138,8 @@ tdm_status CUDADevice::copy(void *to, const void *from, size_t bytes) const {
             driver.call(driver.memcpyAsync, reinterpret_cast<Address>(to),
                         reinterpret_cast<Address>(from), bytes, copyStream))
       return status;
-    // No kind of copy is sure to have been done when the call returns: not one
-    // within the device, nor one from pageable memory.
+    // Copies within the device and copies from pageable memory may return
+    // before they are done.
     return driver.call(driver.streamSynchronize, copyStream);
   });
 }

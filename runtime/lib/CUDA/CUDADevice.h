@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares a GPU, and owners of what the driver hands out.
+// This file declares a GPU, and owners of the driver's resources.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace tandem::runtime::cuda {
 
-/// A GPU with its primary context, the one that other libraries use too.
+/// A GPU with its primary context, which other libraries use too.
 class CUDADevice : public Device,
                    public std::enable_shared_from_this<CUDADevice> {
 public:
@@ -44,13 +44,13 @@ public:
                   const tdm_image &image,
                   std::shared_ptr<const Executable> &result) const override;
 
-  /// The compute capability, 90 for sm_90.
+  /// Returns the compute capability, such as 90 for sm_90.
   int getCapability() const { return capability; }
   int getMultiprocessors() const { return multiprocessors; }
 
-  /// Runs \p body with the device's context as this thread's. While it runs,
-  /// the thread may allocate, load, and wait for events although a stream is
-  /// being captured, by itself or by another thread.
+  /// Runs \p body with the device's context current on this thread. Meanwhile
+  /// the thread may allocate memory, load modules and wait for events even if
+  /// this or another thread is capturing a stream.
   template <typename Body>
   tdm_status inContext(Body body) const {
     if (tdm_status status = driver.call(driver.ctxPushCurrent, context))
@@ -59,8 +59,8 @@ public:
     return body();
   }
 
-  /// The same for what must not fail, and leaves no message: giving things
-  /// back. The process may have taken down the driver before.
+  /// Runs \p body in the same way to release resources, which sets no message
+  /// and ignores failures: at exit the driver may already be shut down.
   template <typename Body>
   void release(Body body) const {
     if (driver.ctxPushCurrent(context) != Result::Success)
@@ -69,15 +69,15 @@ public:
     body();
   }
 
-  /// A stream for copies that the host waits for. It does not block, so that it
-  /// may be used while a stream that blocks is being captured.
+  /// Returns the stream for copies that the host waits for. It is non-blocking,
+  /// so that it may be used while a blocking stream is being captured.
   Stream getCopyStream() const { return copyStream; }
 
   const Driver &driver;
 
 private:
-  /// A scope in which the context has been pushed for the thread. Its end pops
-  /// the context and restores the thread's capture mode.
+  /// A scope after the context has been pushed. It relaxes the thread's capture
+  /// mode; its end restores the mode and pops the context.
   class ContextScope {
   public:
     explicit ContextScope(const Driver &driver) : driver(driver) {
@@ -118,7 +118,7 @@ public:
   }
   ~DeviceMemory();
 
-  /// Inside of the device's context.
+  /// Allocates memory; the device's context must be current.
   tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t size);
   Address address() const { return memory; }
   size_t size() const { return bytes; }
@@ -135,8 +135,8 @@ private:
   size_t bytes = 0;
 };
 
-/// Owns memory of the process that the device reads and writes too, at the same
-/// address, with an event after the latest such work.
+/// Owns memory of the process that the device also reads and writes, at the
+/// same address, and an event that follows the latest such work.
 class SharedMemory {
 public:
   SharedMemory() = default;
@@ -148,14 +148,14 @@ public:
   }
   ~SharedMemory();
 
-  /// Inside of the device's context.
+  /// Allocates memory; the device's context must be current.
   tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t bytes);
   char *data() const { return static_cast<char *>(memory); }
   size_t size() const { return bytes; }
 
   /// Marks the memory as in use until \p stream has reached this point.
   tdm_status use(Stream stream);
-  /// Waits until the device has used it.
+  /// Waits until the device has finished using the memory.
   tdm_status wait() const;
 
 private:

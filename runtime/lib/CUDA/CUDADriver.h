@@ -17,7 +17,7 @@
 
 namespace tandem::runtime::cuda {
 
-/// The driver "cuda": GPUs that CUDA's driver reaches.
+/// Returns the driver "cuda", for the GPUs of CUDA's driver.
 const DeviceDriver &getDriver();
 
 } // namespace tandem::runtime::cuda

@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the rank of a kernel's images on a GPU, and their
-// loading.
+// This file implements the ranking and loading of a kernel's images on a GPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,11 +27,12 @@ using namespace tandem::runtime::cuda;
 // The rank of an image
 //===----------------------------------------------------------------------===//
 
-/// The kinds of images that the driver loads: text, and machine code.
+/// The kinds of images that the driver loads: text and machine code.
 static constexpr char ptxKind[] = "PTX", cubinKind[] = "cubin";
 
 namespace {
-/// The meaning of a target's name: sm_90a is capability 90 and nothing else.
+/// The meaning of a target's name. A suffix restricts code to one capability:
+/// sm_90a runs only on capability 90.
 struct Target {
   explicit Target(const char *text) {
     if (std::strncmp(text, "sm_", 3) != 0)
@@ -42,7 +42,7 @@ struct Target {
     isSpecific = *end != '\0';
   }
 
-  /// The rank of an image for a device; 0 if the device cannot run it.
+  /// Returns the rank of an image for a device; 0 if the device cannot run it.
   int rank(const char *kind, int device) const {
     bool isOwn = capability == device;
     bool isEarlier = !isSpecific && capability > 0 && capability <= device;

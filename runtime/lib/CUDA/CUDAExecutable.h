@@ -19,18 +19,18 @@
 
 namespace tandem::runtime::cuda {
 
-/// Threads of a block of every function but the prologue.
+/// The number of threads in a block of every function except for the prologue.
 constexpr int blockThreads = TDM_LAUNCH_BLOCK_THREADS;
 
-/// A function of a GPU, none where there is nothing to do.
+/// A function on a GPU, or null if there is nothing to do.
 struct Part {
   Function function = nullptr;
-  /// The number of blocks that the device runs at a time.
+  /// The number of blocks that the device runs concurrently.
   int64_t mostBlocks = 1;
 };
 
-/// A phase, what makes the totals of its reductions, and the launch of it and
-/// those fused with it, if there are any.
+/// A phase, the functions that compute the totals of its reductions, and the
+/// function that runs it and the phases fused with it.
 struct PhaseParts {
   Part entry, totals, model, rowTotals, columnTotals, bands;
 };
@@ -65,7 +65,7 @@ public:
 
 private:
   tdm_status loadImage(const Kernel &kernel, const tdm_image &image);
-  /// Compiles PTX, or finds what came of it before.
+  /// Compiles PTX, or finds its machine code in the cache.
   tdm_status compile(const Kernel &kernel, const tdm_image &image,
                      std::string &machineCode) const;
   tdm_status link(const Kernel &kernel, const tdm_image &image,

@@ -20,8 +20,8 @@
 using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
-/// Two pairs of words, a pair 16 bytes: a launch that cannot be skipped has the
-/// second, whose second word is always 0.
+/// The words of flags: two pairs of 16 bytes each. A launch that cannot be
+/// skipped uses the second pair, whose second word is always 0.
 static constexpr size_t pairBytes = 16, wordsBytes = 2 * pairBytes;
 
 //===----------------------------------------------------------------------===//
@@ -31,7 +31,7 @@ static constexpr size_t pairBytes = 16, wordsBytes = 2 * pairBytes;
 size_t Tables::arrange(const Kernel &kernel, const TensorTable &table,
                        const Layout &layout) {
   size_t size = 0;
-  // Kernels read vectors of what is in the tables.
+  // Kernels load vectors from the tables.
   auto add = [&](size_t bytes) {
     size_t begin = (size + 255) / 256 * 256;
     size = begin + bytes;
@@ -89,7 +89,7 @@ tdm_status CUDAPlan::replaceTables(const Layout &next) {
   size_t size = fresh.arrange(*kernel, staged, next);
   if (!tables.isCaptured && size <= tables.memory.size()) {
     // Copies to the tables and launches that read them follow each other in a
-    // stream, while giving memory back would wait for all of them.
+    // stream, whereas freeing memory would wait for all of them.
     room = std::move(tables.memory);
     fresh.isUsed = tables.isUsed;
   } else if (tdm_status status = room.allocate(device, size)) {
@@ -111,9 +111,9 @@ Plan::Places CUDAPlan::getPlaces() {
 }
 
 CutLimits CUDAPlan::getCutLimits() const {
-  // With eight blocks per multiprocessor, each block gets some chunks, so that
-  // none waits long for the others at the end. A tile costs more to begin, and
-  // it leaves an entry for each column's sum, which should be little compared
+  // With eight blocks per multiprocessor, each block gets several chunks, so
+  // that none waits long for the others at the end. A tile costs more to start,
+  // and it writes a part of each column's sum, which should be few compared
   // with the elements of the column.
   int64_t perMultiprocessor = 64;
   if (kernel->matrix)
@@ -153,7 +153,7 @@ tdm_status CUDAPlan::copyTables(Stream stream, size_t bytes,
                       static_cast<const void *>(buffer->data()), bytes, stream))
     return status;
   tdm_status status = buffer->use(stream);
-  // A buffer that is not marked as in use has to be free at once.
+  // A buffer that is not marked as in use must be free immediately.
   if (status)
     driver.streamSynchronize(stream);
   return status;
@@ -172,11 +172,11 @@ tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
   return TDM_OK;
 }
 
-/// Copies the tables now, so that a graph does not copy them again whenever it
+/// Copies the tables now, so that a graph does not repeat the copy whenever it
 /// is launched.
 tdm_status CUDAPlan::uploadAhead() {
   if (tables.isUsed) {
-    // Launches that have been made may still read the old ones.
+    // Earlier launches may still read the old tables.
     Tables fresh;
     retired.reserve(retired.size() + 1);
     if (tdm_status status = fresh.allocate(device, *kernel, tensors, layout))
@@ -283,7 +283,7 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
   const void *hypers = args.hypers, *integers = args.integers;
   size_t hyperBytes = rows * kernel->hypers.size() * sizeof(double);
   size_t integerBytes = rows * kernel->integers.size() * sizeof(int64_t);
-  // Scalars may be constants, made of nothing.
+  // Scalars may be constants, which need no arguments.
   bool takesArguments = !args.on_device && hyperBytes + integerBytes;
   if (takesArguments) {
     char *place = nullptr;
@@ -313,7 +313,8 @@ bool CUDAPlan::exchangesColumns() const {
   return layout.isExchanged && kernel->reducesColumns();
 }
 
-/// The host needs the parts of columns only where these go to other ranks.
+/// Downloads the parts of reductions. The host needs those of columns only if
+/// they are exchanged between ranks.
 tdm_status CUDAPlan::downloadParts() {
   downloaded.resize(layout.workspaceSlots);
   hostTotals.resize(layout.numTotals);
@@ -389,7 +390,8 @@ tdm_status CUDAPlan::writeColumns(uint32_t phase) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// The flags of a launch that tell others whether to do nothing.
+/// Prepares the flags of a launch that decide whether other launches are
+/// skipped.
 tdm_status CUDAPlan::collectFlags(const tdm_async_args &args, Launch launch) {
   auto skip = reinterpret_cast<Address>(args.skip);
   size_t kept = skip ? 1 : 0;
@@ -453,7 +455,7 @@ tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
 }
 
 tdm_status CUDAPlan::launchOn(const tdm_async_args &args) {
-  // A plan that never had tensors has no tables.
+  // A plan that has never had tensors has no tables.
   if (!tables.memory.address())
     return TDM_OK;
   Launch launch{static_cast<Stream>(args.stream), 0};
@@ -508,7 +510,7 @@ tdm_status CUDAPlan::launch(const double *hypers, const int64_t *integers,
 }
 
 //===----------------------------------------------------------------------===//
-// What launches leave
+// Results of launches
 //===----------------------------------------------------------------------===//
 
 tdm_status CUDAPlan::download(void *to, Address from, size_t bytes) {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares plans on a GPU, whose tables stay in its memory while the
-// list of tensors stays the same.
+// This file declares plans on a GPU, whose tables stay in its memory as long as
+// the list of tensors does not change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace tandem::runtime::cuda {
 
-/// All that a plan has in the device's memory, in one piece.
+/// All data that a plan has in the device's memory, in one allocation.
 struct Tables {
   DeviceMemory memory;
   /// The part that the host writes comes first: the words of flags, the records
@@ -29,15 +29,15 @@ struct Tables {
   /// The size of the host's part in bytes, and of what precedes its chunks.
   size_t hostBytes = 0, headBytes = 0;
   Address scalars = 0, workspace = 0, totals = 0, axisParts = 0;
-  /// The rows that there is room for.
+  /// The number of rows that there is room for.
   int64_t scalarRows = 0;
-  /// Whether launches have read them, and whether a graph will.
+  /// Whether launches have used the tables, and whether a captured graph will.
   bool isUsed = false, isCaptured = false;
 
-  /// Lays the tables out from address 0 on, and returns their bytes.
+  /// Lays out the tables from address 0 and returns their size in bytes.
   size_t arrange(const Kernel &kernel, const TensorTable &tensors,
                  const Layout &layout);
-  /// Puts them into memory that is large enough.
+  /// Moves the tables into memory that is large enough.
   void settle(DeviceMemory &&room);
   tdm_status allocate(const std::shared_ptr<const CUDADevice> &device,
                       const Kernel &kernel, const TensorTable &tensors,
@@ -57,7 +57,7 @@ public:
   tdm_status launchAsync(const tdm_async_args &args) override;
 
 private:
-  /// The arguments that all kernels of a launch have in common.
+  /// The arguments that all kernels of a launch share.
   struct Launch {
     Stream stream;
     Address flags;
@@ -73,32 +73,34 @@ private:
   tdm_status checkAsync(const tdm_async_args &args) const;
   tdm_status launchOn(const tdm_async_args &args);
   tdm_status checkCapture(const tdm_async_args &args, bool isCapturing) const;
-  /// Has the tables in the device's memory hold the plan's tensors.
+  /// Updates the tables in the device's memory to the plan's tensors.
   tdm_status upload(Stream stream, bool isCapturing);
   tdm_status uploadAhead();
-  /// Has a stream copy the host's part of the tables, or the first bytes of it,
+  /// Enqueues a copy of the first \p bytes of the host's part of the tables
   /// from a staging buffer.
   tdm_status copyTables(Stream stream, size_t bytes, SharedMemory *&buffer);
   void writeHostPart(char *place, size_t bytes) const;
-  /// Clears the words of flags, and has the second tell whether to skip.
+  /// Clears the first word of flags and sets the second, which tells whether to
+  /// skip the launch.
   tdm_status prepareFlags(const tdm_async_args &args, Launch &launch);
   tdm_status collectFlags(const tdm_async_args &args, Launch launch);
   tdm_status runPrologue(const tdm_async_args &args, Launch launch);
-  /// Runs phases that are one launch.
+  /// Runs the phases of one launch.
   tdm_status runPhases(Phases phases, Launch launch);
-  /// Has ranks exchange what phases have left, which waits for the device.
+  /// Exchanges the parts that phases have computed with other ranks, which
+  /// waits for the device.
   tdm_status exchangeAfter(Phases phases);
   bool exchangesColumns() const;
   tdm_status downloadParts();
-  /// Writes what has come of the exchange over what the kernels of totals have
-  /// computed from this rank's shards: for each tensor, or for each column.
+  /// Overwrites the totals that were computed from this rank's shards with
+  /// those of all ranks: for each tensor, or for each column.
   tdm_status writeTotals(uint32_t phase);
   tdm_status writeColumns(uint32_t phase);
-  /// Makes the totals of a phase's reductions, but those of rows that are
-  /// known.
+  /// Computes the totals of a phase's reductions, except for rows if their
+  /// totals are already known.
   tdm_status runTotals(uint32_t phase, bool areRowsKnown, Launch launch);
   tdm_status runEpilogues(Launch launch);
-  /// Runs a part over the chunks of a table, or over tensors.
+  /// Run a part over the chunks of a table, or over tensors.
   tdm_status runChunks(const Part &part, tdm_granularity per, Launch launch);
   tdm_status runTensors(const Part &part, int64_t perBlock, Launch launch);
   tdm_status run(const Part &part, int64_t blocks, int64_t count,
@@ -110,9 +112,10 @@ private:
   const std::shared_ptr<const CUDADevice> device;
   const Driver &driver;
   Tables tables;
-  /// Earlier tables, which captured graphs still read.
+  /// Earlier tables that captured graphs still read.
   std::vector<Tables> retired;
-  /// Whether the tables wait for the tensors' records, and for all.
+  /// Whether the records of tensors, or all records, have yet to be copied to
+  /// the tables.
   bool isStale = false, isEmpty = false;
   /// The memory for the flags and the parts of the latest launch.
   Address latestFlags = 0, latestWorkspace = 0;

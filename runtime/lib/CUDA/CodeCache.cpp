@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the directory in which the runtime keeps machine code
-// that the driver has made of PTX.
+// This file implements the directory in which the runtime caches machine code
+// that the driver has compiled from PTX.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,8 @@ void CodeCache::write(const Digest &, const void *, size_t) const {}
 // Directories and files
 //===----------------------------------------------------------------------===//
 
-/// Code that others could have written is not run.
+/// Returns whether only this user can write a file. Code from other files is
+/// never run.
 static bool isOwnAlone(const struct stat &status) {
   return status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH));
 }
@@ -49,7 +50,7 @@ static bool isOwnDirectory(const std::string &path) {
          isOwnAlone(status);
 }
 
-/// Makes a directory, and those above it.
+/// Creates a directory and its parents.
 static void makeDirectory(const std::string &path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     mkdir(path.substr(0, end).c_str(), 0700);
@@ -69,7 +70,7 @@ static std::string chooseDirectory() {
 }
 
 namespace {
-/// An open file.
+/// Owns an open file.
 class File {
 public:
   explicit File(int descriptor) : descriptor(descriptor) {}
@@ -113,8 +114,8 @@ private:
   int descriptor;
 };
 
-/// The header that precedes the code in a file: a digest of what the code was
-/// made from, and one of the code.
+/// The header before the code in a file, with the digests of the code's source
+/// and of the code.
 struct Header {
   char magic[8];
   Digest key, digest;
@@ -164,7 +165,7 @@ bool CodeCache::read(const Digest &key, std::string &code) const {
 void CodeCache::write(const Digest &key, const void *code, size_t size) const {
   if (directory.empty())
     return;
-  // Others read the old file or the new one, never a part.
+  // Other processes read the old file or the new one, but never a partial one.
   std::string name = directory + "/new-XXXXXX";
   File file(mkstemp(name.data()));
   if (!file)

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the directory in which the runtime keeps machine code that
-// the driver has made of PTX.
+// This file declares the directory in which the runtime caches machine code
+// that the driver has compiled from PTX.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,24 +20,24 @@
 
 namespace tandem::runtime::cuda {
 
-/// Files by key in a directory that only its owner can write. Whatever goes
-/// wrong is a miss: code from here saves time and nothing else.
+/// A cache of files by key, in a directory that only its owner can write. Any
+/// failure is treated as a miss, since the cache only saves time.
 class CodeCache {
 public:
-  /// The directory in the environment, made if it is not there.
+  /// Uses the directory that the environment names, which is created if needed.
   CodeCache();
 
-  /// Reads the code of \p key. False unless the file is whole: it was written
-  /// for this key, and its digest is that of its bytes.
+  /// Reads the code for \p key. Returns false unless the file is intact: it was
+  /// written for this key, and its digest matches its bytes.
   bool read(const Digest &key, std::string &code) const;
 
-  /// Keeps the code of \p key.
+  /// Stores the code for \p key.
   void write(const Digest &key, const void *code, size_t size) const;
 
 private:
   std::string pathOf(const Digest &key) const;
 
-  /// Empty if nothing is to be kept.
+  /// The path of the cache; empty if the cache is disabled.
   std::string directory;
 };
 

@@ -21,7 +21,7 @@
 using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
-/// The first version that knows 8-bit floats, of CUDA 11.8.
+/// The first version that supports 8-bit floats, from CUDA 11.8.
 static constexpr size_t oldestVersion = 111103;
 
 #ifdef _WIN32
@@ -32,12 +32,12 @@ static constexpr const char *defaultLibraries[] = {"libcublasLt.so.13",
                                                    "libcublasLt.so.12"};
 #endif
 
-/// The first letters of the names of libraries that lie next to cuBLASLt, or
-/// whose Python environment may have it.
+/// Prefixes of the names of libraries that may be next to cuBLASLt, or in a
+/// Python environment that has it.
 static constexpr const char *neighbours[] = {"libcublas", "libcudart",
                                              "libtorch", "libtandem_runtime"};
-/// Its paths in NVIDIA's packages for Python, from a directory of packages: in
-/// that for CUDA 13, and the one before.
+/// The library's directories in NVIDIA's Python packages, relative to the
+/// directory of packages: for CUDA 13 and for CUDA 12.
 static constexpr const char *packageDirectories[] = {"nvidia/cu13/lib",
                                                      "nvidia/cublas/lib"};
 
@@ -46,7 +46,7 @@ static constexpr const char *packageDirectories[] = {"nvidia/cu13/lib",
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A search without a name, and what to say if nothing was found.
+/// A search without a name, which can explain that nothing was found.
 class Search {
 public:
   void *run();
@@ -72,8 +72,8 @@ void *Search::open(const std::string &name) {
   return handle;
 }
 
-/// Finds a library that a framework has loaded from a place that this search
-/// does not know.
+/// Finds a library that a framework has loaded from a directory that this
+/// search does not know.
 void *Search::findLoaded() {
   for (const char *name : defaultLibraries)
     if (void *handle = findLoadedLibrary(name))
@@ -94,8 +94,8 @@ void *Search::findIn(const std::string &directory) {
 void *Search::findAround(const std::string &directory) {
   if (void *handle = findIn(directory))
     return handle;
-  // A package's libraries are at most three levels below the packages' place,
-  // as those in nvidia/cuda_runtime/lib are.
+  // A package's libraries are at most three levels below the directory of
+  // packages, such as in nvidia/cuda_runtime/lib.
   std::string place = directory;
   for (int level = 0; level <= 3 && !place.empty(); ++level) {
     for (const char *package : packageDirectories)
@@ -181,7 +181,8 @@ tdm_status CublasLt::load(const std::string &named) {
 }
 
 tdm_status CublasLt::get(const CublasLt *&library) {
-  // Never destroyed: products may be while the process shuts down.
+  // These are never destroyed, since products may be destroyed while the
+  // process shuts down.
   static std::mutex &mutex = *new std::mutex;
   static auto &libraries = *new std::map<std::string, const CublasLt *>;
   const char *named = std::getenv("TANDEM_CUBLASLT");

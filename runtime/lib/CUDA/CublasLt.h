@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares cuBLASLt as the runtime uses it: a table of its functions,
-// found in its library when a product is first asked for.
+// which are found in its library when the first product is created.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,16 +66,16 @@ struct HeuristicResult {
 // The functions
 //===----------------------------------------------------------------------===//
 
-/// cuBLASLt. Lives as long as the process.
+/// The loaded cuBLASLt, which lives as long as the process.
 class CublasLt : public SymbolTable {
 public:
-  /// The library in the environment; else one that the process has loaded, one
-  /// next to CUDA's libraries or in NVIDIA's packages for Python, the system's.
-  /// A failure is tried again by the next call.
+  /// Returns the library that the environment names or, in this order, one that
+  /// the process has loaded, one next to CUDA's libraries or in NVIDIA's Python
+  /// packages, or the system's. After a failure the next call tries again.
   static tdm_status get(const CublasLt *&library);
 
-  /// Calls \p function; what it returns becomes a status, and a message that
-  /// names it.
+  /// Calls \p function and turns its result into a status; the message of a
+  /// failure names the function.
   template <typename EntryType, typename... Arguments>
   tdm_status call(const EntryType &function, Arguments... arguments) const {
     Result result = function(arguments...);
@@ -92,7 +92,7 @@ private:
   tdm_status fail(const Symbol &function, Result result) const;
 };
 
-/// Owns a handle of a GPU, for all products there are on it.
+/// Owns a handle for a GPU, which all products on it share.
 class CublasLtSession {
 public:
   static tdm_status get(const std::shared_ptr<const CUDADevice> &device,

@@ -36,7 +36,7 @@ tdm_status Driver::load(const char *library) {
            << "there is no CUDA driver: " << libraryError()
            << "; install NVIDIA's driver, or name its library in "
            << "TANDEM_CUDA_DRIVER";
-  // The library stays loaded: the driver does not support leaving.
+  // The library stays loaded, since the driver does not support unloading.
   if (const Symbol *missing = findSymbols(handle))
     return Failure(TDM_UNAVAILABLE)
            << "the CUDA driver '" << library << "' has no " << missing->name
@@ -45,7 +45,8 @@ tdm_status Driver::load(const char *library) {
 }
 
 tdm_status Driver::get(const Driver *&driver) {
-  // Never destroyed: devices may be closed while the process shuts down.
+  // These are never destroyed, since devices may be closed while the process
+  // shuts down.
   static std::mutex &mutex = *new std::mutex;
   static auto &drivers = *new std::map<std::string, const Driver *>;
   const char *named = std::getenv("TANDEM_CUDA_DRIVER");

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the CUDA driver as the runtime uses it: a table of its
-// functions, found in its library when a device is first asked for.
+// functions, which are found in its library when the first device is opened.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,15 +56,15 @@ using LinkState = struct LinkTag *;
 // The functions
 //===----------------------------------------------------------------------===//
 
-/// The driver. Lives as long as the process.
+/// The loaded driver, which lives as long as the process.
 class Driver : public SymbolTable {
 public:
-  /// The driver of the library in the environment. A failure is tried again by
-  /// the next call.
+  /// Returns the driver of the library that the environment names, or of the
+  /// default one. After a failure the next call tries again.
   static tdm_status get(const Driver *&driver);
 
-  /// Calls \p function; what it returns becomes a status, and a message that
-  /// names it.
+  /// Calls \p function and turns its result into a status; the message of a
+  /// failure names the function.
   template <typename EntryType, typename... Arguments>
   tdm_status call(const EntryType &function, Arguments... arguments) const {
     Result result = function(arguments...);

@@ -22,9 +22,9 @@ namespace tandem::runtime::cuda {
 
 /// A product of matrices of one size.
 ///
-/// cuBLASLt stores matrices column by column where the runtime has rows, so
-/// that it computes the transpose of y: the transpose of w times x, both of
-/// which it also sees transposed.
+/// cuBLASLt uses column-major matrices while the runtime's are row-major, so
+/// each matrix appears to it as its transpose. It therefore computes the
+/// transpose of y as the product of w, transposed, and x.
 class Product {
 public:
   Product(std::shared_ptr<const CublasLtSession> session,
@@ -43,7 +43,7 @@ private:
   tdm_status createLayouts();
   tdm_status checkArguments(const tdm_product_args &args) const;
   tdm_status launchOn(const tdm_product_args &args);
-  /// Has the description know where scales and bias are.
+  /// Sets the addresses of the scales and the bias in the description.
   tdm_status setPointers(const tdm_product_args &args);
   tdm_status findAlgorithm(size_t workspaceBytes);
   tdm_status askForAlgorithm(Preference preference, size_t workspaceBytes);
@@ -57,12 +57,12 @@ private:
   const std::shared_ptr<const CublasLtSession> session;
   const CublasLt &library;
   const tdm_product_desc desc;
-  /// Guards what follows.
+  /// Guards the members below.
   std::mutex mutex;
   MatmulDesc operation = nullptr;
   MatrixLayout x = nullptr, w = nullptr, y = nullptr;
   Algorithm algorithm = {};
-  /// The bytes of workspace for which the algorithm was found.
+  /// The size in bytes of the workspace for which the algorithm was found.
   size_t workspaceBytes = 0;
   bool isFound = false;
 };

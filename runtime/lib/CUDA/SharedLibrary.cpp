@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements how libraries of NVIDIA's are found when they are
-// needed.
+// This file implements the loading of NVIDIA's libraries on demand.
 //
 //===----------------------------------------------------------------------===//
 

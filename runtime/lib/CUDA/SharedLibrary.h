@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how libraries of NVIDIA's are found when they are needed.
+// This file declares the loading of NVIDIA's libraries on demand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,14 +31,15 @@ enum class Result : int {
   CapturedEvent = 907
 };
 
-/// A library of the system, which stays loaded; null if there is none.
+/// Loads a library, which stays loaded; returns null if there is none.
 void *openLibrary(const char *name);
-/// The same, only if the process has loaded it before.
+/// Returns a library that the process has already loaded, or null.
 void *findLoadedLibrary(const char *name);
 void *findSymbol(void *library, const char *name);
-/// The paths of what the process has loaded, as far as the system tells them.
+/// Returns the paths of the libraries that the process has loaded, if the
+/// system can list them.
 std::vector<std::string> listLoadedLibraries();
-/// Returns why the latest library was not loaded.
+/// Returns why the latest library could not be loaded.
 std::string libraryError();
 
 /// A symbol of a library.
@@ -47,16 +48,17 @@ struct Symbol {
   void *address = nullptr;
 };
 
-/// The symbols of a table, which enter themselves.
+/// The symbols of a table, whose entries register themselves.
 class SymbolTable {
 public:
   std::vector<Symbol *> symbols;
 
 protected:
-  /// Finds all symbols; the first that the library does not have, or null.
+  /// Finds all symbols. Returns the first one that the library does not have,
+  /// or null.
   const Symbol *findSymbols(void *library);
 
-  /// A function of the library: what it is called there, and its type.
+  /// A function of the library, with its name there and its type.
   template <typename Type>
   struct Entry;
   template <typename Return, typename... Parameters>

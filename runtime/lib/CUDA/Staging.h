@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares memory that the host writes and a GPU reads later: the
-// arguments of launches, and tables on their way to the device.
+// arguments of launches, and tables that are copied to the device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +18,15 @@
 
 namespace tandem::runtime::cuda {
 
-/// Room for the arguments of launches, taken in turn. The host waits only if it
-/// is hundreds of launches ahead of the device.
+/// A ring buffer for the arguments of launches. The host waits only if it is
+/// hundreds of launches ahead of the device.
 class ArgumentRing {
 public:
-  /// Stores in \p place where the next launch has \p bytes for its arguments.
+  /// Stores in \p place the address of \p bytes for the arguments of the next
+  /// launch.
   tdm_status take(const std::shared_ptr<const CUDADevice> &device, size_t bytes,
                   char *&place);
-  /// Tells that \p stream has the launch that reads them.
+  /// Marks the latest slot as in use by the work in \p stream so far.
   tdm_status use(Stream stream) { return current->use(stream); }
 
 private:
@@ -34,7 +35,7 @@ private:
   tdm_status allocate(const std::shared_ptr<const CUDADevice> &device,
                       size_t bytes);
 
-  /// Slots that are given back together.
+  /// Groups of slots that are released together.
   SharedMemory segments[numSegments];
   SharedMemory *current = nullptr;
   size_t slotBytes = 0, slotsPerSegment = 0;
@@ -42,11 +43,11 @@ private:
   size_t taken = 0;
 };
 
-/// Buffers from which tables are copied to the device, taken in turn.
+/// A ring of buffers from which tables are copied to the device.
 class StagingBuffers {
 public:
-  /// A buffer of \p bytes that the device does not read any more. Waits only if
-  /// the host is many copies ahead of the device.
+  /// Stores in \p buffer one of at least \p bytes that the device no longer
+  /// reads. Waits only if the host is many copies ahead of the device.
   tdm_status take(const std::shared_ptr<const CUDADevice> &device, size_t bytes,
                   SharedMemory *&buffer);
 

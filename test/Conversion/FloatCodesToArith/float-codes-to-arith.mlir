@@ -8,11 +8,11 @@
 // LISTED-NOT: scaled.{{.+}} f8E5M2
 // UNKNOWN: error: no float code is 'bf16'; expected f8E4M3FN, f8E5M2 or f16
 
-// A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
-// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
-// the units that the sum counts, to which the exponent is added. The code of the
-// least exponent, 113 * 4, is subtracted with the anchor, modulo 256: 60 units more.
-// Where x is not finite the code is NaN (0x7F) or infinity (0x7C).
+// Magnitudes are clamped to 57344 = 0x47600000. The exponent, at least that of 2^-14
+// (0x38800000), plus 21 gives the anchor. Adding the anchor leaves two mantissa
+// bits, the units of the sum, to which the exponent is added. The code of the
+// smallest exponent, 113 * 4, is subtracted together with the anchor, modulo 256: 60
+// units more. If x is not finite, the code is NaN (0x7F) or infinity (0x7C).
 // CHECK-LABEL: func.func @saturating(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
@@ -44,7 +44,7 @@ func.func @saturating(%x: f32, %finite: i1) -> i8 {
   return %q : i8
 }
 
-// Beyond 448 = 0x43E00000 there is only NaN, whose code gets no sign.
+// Above 448 = 0x43E00000 there is only NaN, whose code has no sign.
 // CHECK-LABEL: func.func @nearest(
 // CHECK-DAG:     %[[LARGEST:.+]] = arith.constant dense<1138753536> : vector<4xi32>
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant dense<127> : vector<4xi32>
@@ -59,7 +59,7 @@ func.func @nearest(%x: vector<4xf32>) -> vector<4xi8> {
   return %q : vector<4xi8>
 }
 
-// A number of the format is not rounded.
+// A number that the format can represent is not rounded.
 // CHECK-LABEL: func.func @exact(
 // CHECK-COUNT-1: arith.addf
 // CHECK-NOT:     arith.subf
@@ -69,7 +69,7 @@ func.func @exact(%x: f32) -> i8 {
   return %q : i8
 }
 
-// As if normal; then the bit that a subnormal number lacks, 2^-6, is subtracted.
+// Decode as if normal, then subtract 2^-6, the bit that a subnormal number lacks.
 // CHECK-LABEL: func.func @read(
 // CHECK-SAME:      %[[Q:.+]]: i8)
 // CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant 1.562500e-02 : f32
@@ -81,7 +81,7 @@ func.func @read(%q: i8) -> f32 {
   return %x : f32
 }
 
-// The number that a code stands for is the sum less the anchor, with x's sign.
+// The decoded number is the sum minus the anchor, with x's sign.
 // CHECK-LABEL: func.func @read_back(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant 0x7FC00000 : f32
@@ -96,7 +96,7 @@ func.func @read_back(%x: f32, %finite: i1) -> (i8, f32) {
   return %q, %y : i8, f32
 }
 
-// Nothing is put in the place of what a select drops where x is not finite.
+// If a select drops the value for a nonfinite x, nothing replaces it.
 // CHECK-LABEL: func.func @read_back_chosen(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK:         %[[NUMBER:.+]] = math.copysign %{{.+}}, %[[X]] : f32
@@ -111,7 +111,7 @@ func.func @read_back_chosen(%x: f32, %finite: i1) -> (i8, f32) {
   return %q, %chosen : i8, f32
 }
 
-// A select that drops it elsewhere, or keeps it as well, does not count.
+// A select does not count if it drops it for other values, or also uses it.
 // CHECK-LABEL: func.func @read_back_kept(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK:         %[[NUMBER:.+]] = math.copysign %{{.+}}, %[[X]] : f32
@@ -124,7 +124,7 @@ func.func @read_back_kept(%x: f32, %finite: i1) -> f32 {
   return %kept : f32
 }
 
-// A rounding alone makes no code.
+// A rounding without an encoding is not converted.
 // CHECK-LABEL: func.func @rounded(
 // CHECK-NOT:     i8
 // CHECK:         return
@@ -134,7 +134,7 @@ func.func @rounded(%x: f32) -> f32 {
   return %y : f32
 }
 
-// Bits read in another format are read.
+// Bits that are read as a different format are decoded.
 // CHECK-LABEL: func.func @other_format(
 // CHECK:         %[[CODE:.+]] = arith.trunci
 // CHECK:         arith.extui %[[CODE]] : i8 to i32
@@ -144,8 +144,8 @@ func.func @other_format(%x: f32) -> f32 {
   return %y : f32
 }
 
-// A target's f16 has f8E5M2's exponents; f8E4M3FN's numbers are, by 2^-8, f16's with
-// a sign and seven bits below the highest exponent bit.
+// A target's f16 has f8E5M2's exponents. f8E4M3FN's numbers times 2^-8 are f16
+// numbers with a sign and seven bits below the highest exponent bit.
 // HALF-LABEL: func.func @by_half(
 // HALF-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1, %[[Q3:.+]]: i8, %[[Q2:.+]]: i8, %[[H:.+]]: i16)
 // HALF-DAG:     %[[EIGHT:.+]] = arith.constant 8 : i16

@@ -7,8 +7,8 @@
 // SM80-NOT: nvvm.
 // NAME: error: chip 'hopper' is not written like sm_90
 
-// A value that is not finite goes in as NaN. The first operand is the upper byte. Where
-// the magnitude of a byte plus 1 has its top bit, it is NaN: its sign is cleared.
+// Nonfinite values are converted as NaN. The first operand is the upper byte. If the
+// magnitude of a byte plus 1 has its top bit set, it is NaN, and its sign is cleared.
 // CHECK-LABEL: func.func @saturating(
 // CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[FINITE:.+]]: vector<4xi1>)
 // CHECK-DAG:     %[[ALL:.+]] = arith.constant dense<-1> : vector<1xi32>
@@ -34,7 +34,7 @@ func.func @saturating(%x: vector<4xf32>, %finite: vector<4xi1>) -> vector<4xi8> 
   return %q : vector<4xi8>
 }
 
-// 464 is a tie, which goes to 448; what lies beyond is NaN.
+// 464 is a tie that rounds to 448; larger values become NaN.
 // CHECK-LABEL: func.func @nearest(
 // CHECK-SAME:      %[[X:.+]]: vector<2xf32>)
 // CHECK-DAG:     %[[TIE:.+]] = arith.constant dense<4.640000e+02> : vector<2xf32>
@@ -47,7 +47,8 @@ func.func @nearest(%x: vector<2xf32>) -> vector<2xi8> {
   return %q : vector<2xi8>
 }
 
-// 61440 is a tie, which goes to infinity: the code after the largest number's.
+// 61440 is a tie that rounds to infinity, the code after that of the largest
+// number.
 // CHECK-LABEL: func.func @infinity(
 // CHECK-SAME:      %[[X:.+]]: vector<2xf32>)
 // CHECK-DAG:     %[[TIE:.+]] = arith.constant dense<6.144000e+04> : vector<2xf32>
@@ -61,7 +62,7 @@ func.func @infinity(%x: vector<2xf32>) -> vector<2xi8> {
   return %q : vector<2xi8>
 }
 
-// A scalar is the lower half of a pair.
+// A scalar uses the lower half of a pair.
 // CHECK-LABEL: func.func @saturating_infinity(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[ZERO:.+]] = arith.constant 0.000000e+00 : f32

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -convert-mcf-to-arith | FileCheck %s
 
-// Each sequence is the one in the operation's description, line by line.
+// Each sequence follows the operation's description line by line.
 
 // CHECK-LABEL: func.func @fast_two_sum(
 // CHECK-SAME:      %[[A:.+]]: bf16, %[[B:.+]]: bf16) -> (bf16, bf16)
@@ -13,7 +13,7 @@ func.func @fast_two_sum(%a: bf16, %b: bf16) -> !mcf.expansion<bf16 x 2> {
   return %0 : !mcf.expansion<bf16 x 2>
 }
 
-// Without the grant it means two_sum.
+// Without the grant, the operation is a two_sum.
 // CHECK-LABEL: func.func @fast_two_sum_not_granted(
 // CHECK-COUNT-6: arith.{{addf|subf}}
 // CHECK-NEXT:    return
@@ -174,7 +174,7 @@ func.func @neg(%s: !mcf.expansion<f16 x 3>) -> !mcf.expansion<f16 x 3> {
   return %0 : !mcf.expansion<f16 x 3>
 }
 
-// A low component is zero behind one that is not finite.
+// A low component is zero if the preceding one is not finite.
 // CHECK-LABEL: func.func @from_float(
 // CHECK-SAME:      %[[X:.+]]: f32)
 // CHECK-DAG:     %[[INFINITY:.+]] = arith.constant 0x7F800000 : f32
@@ -192,7 +192,7 @@ func.func @from_float(%x: f32) -> !mcf.expansion<bf16 x 2> {
   return %0 : !mcf.expansion<bf16 x 2>
 }
 
-// The smallest first.
+// Components are added smallest first.
 // CHECK-LABEL: func.func @to_float(
 // CHECK-SAME:      %[[A:.+]]: bf16, %[[B:.+]]: bf16, %[[C:.+]]: bf16)
 // CHECK-DAG:     %[[WA:.+]] = arith.extf %[[A]] : bf16 to f64
@@ -206,7 +206,7 @@ func.func @to_float(%s: !mcf.expansion<bf16 x 3>) -> f64 {
   return %0 : f64
 }
 
-// Functions, calls and loops that carry expansions carry components; vectors of
+// Functions, calls and loops with expansions use components instead; vectors of
 // expansions become vectors.
 // CHECK-LABEL: func.func @structure(
 // CHECK-SAME:      %[[X:.+]]: vector<8xbf16>, %[[Y:.+]]: vector<8xbf16>, %[[A:.+]]: vector<8xbf16>

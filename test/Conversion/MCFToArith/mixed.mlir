@@ -2,8 +2,8 @@
 
 !mixed = !mcf.expansion<bf16, f8E5M2>
 
-// The trailing component is lo * 2^(e-8), e the leading one's exponent, at
-// least -126; the sum is made in the leading format and narrowed again.
+// The trailing component is lo * 2^(e-8), where e is the leading one's exponent, at
+// least -126. The sum is computed in the leading format and narrowed again.
 // CHECK-LABEL: func.func @grow(
 // CHECK-SAME:      %[[HI:[^:]+]]: bf16, %[[LO:[^:]+]]: f8E5M2, %[[A:[^:]+]]: bf16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[HI]] : bf16 to f32

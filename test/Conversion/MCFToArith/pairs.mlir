@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -convert-mcf-to-arith | FileCheck %s
 
-// Arithmetic of two expansions of two components.
+// Operations on two expansions of two components.
 
 // (a, b) = two_sum(x1, y1); (c, d) = two_sum(x2, y2); (a, c) = fast_two_sum(a, c)
 // b = (b + d) + c; (a, b) = fast_two_sum(a, b)
@@ -61,7 +61,7 @@ func.func @div(%x: !mcf.expansion<f32 x 2>, %y: !mcf.expansion<f32 x 2>) -> !mcf
   return %0 : !mcf.expansion<f32 x 2>
 }
 
-// s = sqrt(x1); r = x2 + fma(-s, s, x1); t = r / (2*s); zero for a zero root.
+// s = sqrt(x1); r = x2 + fma(-s, s, x1); t = r / (2*s), which is zero if s is.
 // CHECK-LABEL: func.func @sqrt(
 // CHECK-SAME:      %[[X1:[^:]+]]: bf16, %[[X2:[^:]+]]: bf16)
 // CHECK:         %[[S:.+]] = math.sqrt %[[X1]] : bf16
@@ -93,7 +93,7 @@ func.func @renormalize(%x: !mcf.expansion<bf16 x 2>) -> !mcf.expansion<bf16 x 2>
   return %0 : !mcf.expansion<bf16 x 2>
 }
 
-// Less in the leading component, or equal there and less in the next.
+// The leading component is less, or equal with a smaller next one.
 // CHECK-LABEL: func.func @less(
 // CHECK-SAME:      %[[X1:[^:]+]]: bf16, %[[X2:[^:]+]]: bf16, %[[Y1:[^:]+]]: bf16, %[[Y2:[^:]+]]: bf16)
 // CHECK-DAG:     %[[LAST:.+]] = arith.cmpf olt, %[[X2]], %[[Y2]] : bf16
@@ -107,7 +107,7 @@ func.func @less(%x: !mcf.expansion<bf16 x 2>, %y: !mcf.expansion<bf16 x 2>) -> i
   return %0 : i1
 }
 
-// x >= y is y <= x.
+// x >= y is compared as y <= x.
 // CHECK-LABEL: func.func @greater_or_equal(
 // CHECK-SAME:      %[[X1:[^:]+]]: bf16, %[[X2:[^:]+]]: bf16, %[[Y1:[^:]+]]: bf16, %[[Y2:[^:]+]]: bf16)
 // CHECK-DAG:     arith.cmpf ole, %[[Y2]], %[[X2]] : bf16
@@ -126,7 +126,7 @@ func.func @equal(%x: !mcf.expansion<bf16 x 2>, %y: !mcf.expansion<bf16 x 2>) -> 
   return %0 : i1
 }
 
-// 0.999 is 1 - 2^-10 - ...: what the leading component leaves is rounded again.
+// 0.999 is 1 - 2^-10 - ...: the rest after the leading component is rounded, too.
 // CHECK-LABEL: func.func @constant(
 // CHECK-DAG:     %[[HI:.+]] = arith.constant 1.000000e+00 : bf16
 // CHECK-DAG:     %[[LO:.+]] = arith.constant -9.994500e-04 : bf16

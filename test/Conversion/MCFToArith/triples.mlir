@@ -1,11 +1,11 @@
 // RUN: tandem-opt %s -convert-mcf-to-arith | FileCheck %s
 
-// Three components: what each operation costs. That the networks are right is
-// a matter of values, which tests of the arithmetic check.
+// With three components, the tests count operations. Tests of the arithmetic
+// check that the networks compute correct values.
 
 !triple = !mcf.expansion<bf16 x 3>
 
-// Two TwoSums, an addition, three Fast2Sums.
+// There are two TwoSums, an addition, and three Fast2Sums.
 // CHECK-LABEL: func.func @grow(
 // CHECK-COUNT-22: arith.{{addf|subf}}
 // CHECK-NEXT:    return %{{.+}}, %{{.+}}, %{{.+}} : bf16, bf16, bf16
@@ -14,7 +14,7 @@ func.func @grow(%s: !triple, %a: bf16) -> !triple {
   return %0 : !triple
 }
 
-// Seven TwoSums, six Fast2Sums, three additions.
+// There are seven TwoSums, six Fast2Sums, and three additions.
 // CHECK-LABEL: func.func @add(
 // CHECK-COUNT-63: arith.{{addf|subf}}
 // CHECK-NEXT:    return
@@ -23,7 +23,7 @@ func.func @add(%s: !triple, %t: !triple) -> !triple {
   return %0 : !triple
 }
 
-// Three products with their errors, three without.
+// Three products have errors, and three do not.
 // CHECK-LABEL: func.func @mul(
 // CHECK-COUNT-3: math.fma
 // CHECK-COUNT-3: arith.mulf
@@ -44,7 +44,7 @@ func.func @scale(%s: !triple, %a: bf16) -> !triple {
   return %0 : !triple
 }
 
-// Three digits.
+// There are three digits.
 // CHECK-LABEL: func.func @div(
 // CHECK-COUNT-3: arith.divf
 // CHECK-NOT:     arith.divf

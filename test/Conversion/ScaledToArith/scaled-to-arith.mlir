@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -convert-scaled-to-arith -cse | FileCheck %s
 
-// A magnitude stops at 1 (0x3F800000 = 1065353216); 127 * (2|z| / (1 + |z|)) is
-// rounded by adding 2^23 and gets its sign afterwards. NaN has a code of its own.
+// A magnitude stops at 1 (0x3F800000 = 1065353216); 127 * (2|z| / (1 + |z|)) gets its
+// sign, and adding 2^23 + 2^22 rounds it. NaN has a code of its own.
 // CHECK-LABEL: func.func @softsign(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[S:.+]]: f16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : f16 to f32
@@ -17,20 +17,22 @@
 // CHECK:         %[[COMPANDED:.+]] = arith.divf %[[TWICE]], %[[DIVISOR]] : f32
 // CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
 // CHECK:         %[[SCALED:.+]] = arith.mulf %[[COMPANDED]], %[[LEVELS]] : f32
-// CHECK:         %[[SUM:.+]] = arith.addf %[[SCALED]], %{{.+}} : f32
+// CHECK-DAG:     %[[SIGN:.+]] = arith.andi %{{.+}}, %c-2147483648{{.*}} : i32
+// CHECK-DAG:     %[[LEVEL:.+]] = arith.bitcast %[[SCALED]] : f32 to i32
+// CHECK:         %[[BITS:.+]] = arith.ori %[[LEVEL]], %[[SIGN]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[SIGNED]], %{{.+}} : f32
 // CHECK:         %[[WHOLE:.+]] = arith.bitcast %[[SUM]] : f32 to i32
-// CHECK:         %[[LEVEL:.+]] = arith.andi %[[WHOLE]], %{{.+}} : i32
-// CHECK:         %[[NEGATIVE:.+]] = arith.subi %{{.+}}, %[[LEVEL]] : i32
-// CHECK:         %[[SIGNED:.+]] = arith.select %{{.+}}, %[[NEGATIVE]], %[[LEVEL]] : i32
-// CHECK:         %[[NAN:.+]] = arith.constant 128 : i32
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[SIGNED]], %[[NAN]] : i32
-// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+// CHECK:         %[[ROUNDED:.+]] = arith.subi %[[WHOLE]], %{{.+}} : i32
+// CHECK:         %[[BYTE:.+]] = arith.trunci %[[ROUNDED]] : i32 to i8
+// CHECK:         %[[NAN:.+]] = arith.constant -128 : i8
+// CHECK:         arith.select %[[FINITE]], %[[BYTE]], %[[NAN]] : i8
 func.func @softsign(%x: f32, %s: f16) -> i8 {
   %q = scaled.quantize #scaled.softsign, %x by %s : f32, f16 -> i8
   return %q : i8
 }
 
-// The root is what is scaled; one scale is broadcast to all elements.
+// The root is scaled; one scale is broadcast to all elements.
 // CHECK-LABEL: func.func @root(
 // CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
 // CHECK:         %[[ROOT:.+]] = math.sqrt %[[X]] : vector<4xf32>
@@ -40,9 +42,9 @@ func.func @softsign(%x: f32, %s: f16) -> i8 {
 // CHECK:         %[[SPREAD:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
 // CHECK:         arith.mulf %[[ROOT]], %[[SPREAD]] : vector<4xf32>
 // CHECK:         arith.constant dense<2.540000e+02> : vector<4xf32>
-// CHECK:         %[[NAN:.+]] = arith.constant dense<255> : vector<4xi32>
-// CHECK:         arith.select %[[FINITE]], %{{.+}}, %[[NAN]]
-// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[BYTES:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         %[[NAN:.+]] = arith.constant dense<-1> : vector<4xi8>
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTES]], %[[NAN]]
 // CHECK:         return %[[M]], %[[CODE]]
 func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   %m = scaled.magnitude #scaled.root, %x : vector<4xf32> -> vector<4xi32>
@@ -54,8 +56,7 @@ func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %{{.+}} : f32
-// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %{{.+}} : f32
-// CHECK:         %[[FRACTION:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
+// CHECK:         %[[FRACTION:.+]] = math.fma %[[LEVEL]], %{{.+}}, %[[REST]] : f32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
 // CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
 // CHECK:         %[[ROOT:.+]] = arith.mulf %[[Z]], %[[WIDE]] : f32
@@ -66,7 +67,7 @@ func.func @read_root(%q: i8, %s: bf16) -> f32 {
   return %y : f32
 }
 
-// Where the scale is NaN, every code is 0.
+// If the scale is NaN, every code is 0.
 // CHECK-LABEL: func.func @mulaw(
 // CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
 // CHECK:         %[[M:.+]] = arith.andi
@@ -87,8 +88,8 @@ func.func @mulaw(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
   return %m, %q : vector<4xi32>, vector<4xi8>
 }
 
-// A group whose largest magnitude is beyond the range, or not finite, has a NaN in its
-// scale's type. The inverse of a power of two is a difference.
+// A group whose largest magnitude is out of range or not finite gets a NaN in
+// its scale's type. The inverse of a power of two is a difference of exponents.
 // CHECK-LABEL: func.func @mulaw_scales(
 // CHECK:         %[[Q:.+]] = arith.mulf
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[Q]]
@@ -123,25 +124,26 @@ func.func @read_mulaw(%q: i8, %s: f32) -> f32 {
   return %y : f32
 }
 
-// w / (2 - |w|), where w = q / 127 is the sum of q's products with both parts of 1 / 127,
-// rounded as the quotient is.
+// w / (2 - |w|), where w = q / 127 is the sum of q's products with both parts
+// of 1 / 127, rounded like the quotient.
 // CHECK-LABEL: func.func @read_softsign(
 // CHECK:         %[[LOW:.+]] = arith.constant 3.75462328E-9 : f32
 // CHECK:         %[[REST:.+]] = arith.mulf %[[LEVEL:.+]], %[[LOW]] : f32
 // CHECK:         %[[HIGH:.+]] = arith.constant 0.00787401199 : f32
-// CHECK:         %[[UPPER:.+]] = arith.mulf %[[LEVEL]], %[[HIGH]] : f32
-// CHECK:         %[[W:.+]] = arith.addf %[[UPPER]], %[[REST]] : f32
+// CHECK:         %[[W:.+]] = math.fma %[[LEVEL]], %[[HIGH]], %[[REST]] : f32
+// CHECK:         %[[MAGNITUDE:.+]] = math.absf %[[W]] : f32
 // CHECK:         %[[TWO:.+]] = arith.constant 2.000000e+00 : f32
-// CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[W]] : f32
+// CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[MAGNITUDE]] : f32
 // CHECK:         %[[Z:.+]] = arith.divf %[[W]], %[[DIVISOR]] : f32
-// CHECK:         %[[NEGATIVE:.+]] = arith.negf %[[Z]] : f32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[Z]] : f32
 func.func @read_softsign(%q: i8, %s: f16) -> f32 {
   %y = scaled.dequantize #scaled.softsign, %q by %s : (i8), f16 -> f32
   return %y : f32
 }
 
-// The first code saturates; so what it leaves is y - hi also there, and the second
-// always does. It is +0 where x is not finite.
+// The first code saturates, so y - hi is the remainder in this case, too; the
+// second code always saturates. It is +0 if x is not finite.
 // CHECK-LABEL: func.func @pair(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
@@ -159,7 +161,7 @@ func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
   return %q#0, %q#1 : f8E5M2, f8E5M2
 }
 
-// E8M0 is an exponent: 0 is the subnormal 2^-127, 255 a NaN.
+// E8M0 is an exponent: 0 is the subnormal 2^-127, and 255 is NaN.
 // CHECK-LABEL: func.func @read_pair(
 // CHECK-SAME:      %{{.+}}: f8E5M2, %{{.+}}: f8E5M2, %[[S:.+]]: f8E8M0FNU)
 // CHECK:         %[[HI_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
@@ -177,7 +179,7 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
   return %y : f32
 }
 
-// Between 2^-126 and 2^119, to nearest.
+// Scales are between 2^-126 and 2^119 and rounded to nearest.
 // CHECK-LABEL: func.func @current(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         arith.divf
@@ -190,8 +192,8 @@ func.func @current(%a: i32) -> bf16 {
   return %s : bf16
 }
 
-// For a code that rounds by bits up: the upper half of the bits, one more unless the
-// rest is 0.
+// For a code that rounds by bits, scales round up: the upper half of the bits,
+// plus one unless the rest is 0.
 // CHECK-LABEL: func.func @current_up(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
@@ -211,7 +213,7 @@ func.func @current_up(%a: i32) -> bf16 {
   return %s : bf16
 }
 
-// If rounding to nearest went down, the code is the next one up.
+// If rounding to nearest rounded down, the code is the next larger one.
 // CHECK-LABEL: func.func @current_half(
 // CHECK:         %[[NEAR:.+]] = arith.truncf %{{.+}} : f32 to f16
 // CHECK:         %[[LOW:.+]] = arith.cmpf olt
@@ -223,7 +225,7 @@ func.func @current_half(%a: i32) -> f16 {
   return %s : f16
 }
 
-// Adding all mantissa bits carries into the exponent unless there are none.
+// Adding all mantissa bits carries into the exponent unless they are zero.
 // CHECK-LABEL: func.func @pow2(
 // CHECK:         %[[MANTISSA:.+]] = arith.constant 8388607 : i32
 // CHECK:         %[[CARRIED:.+]] = arith.addi %{{.+}}, %[[MANTISSA]] : i32
@@ -234,7 +236,7 @@ func.func @pow2(%a: i32) -> f32 {
   return %s : f32
 }
 
-// A division by a power of two is a product in what is emitted, one by 1 nothing.
+// Division by a power of two is emitted as a product, and division by 1 is omitted.
 // CHECK-LABEL: func.func @current_power(
 // CHECK-NOT:     arith.divf
 // CHECK:         %[[SIXTEENTH:.+]] = arith.constant 6.250000e-02 : f32
@@ -248,7 +250,7 @@ func.func @current_power(%a: i32) -> (f32, f32) {
   return %s, %t : f32, f32
 }
 
-// No division: exponents are subtracted.
+// There is no division: exponents are subtracted.
 // CHECK-LABEL: func.func @mx_floor(
 // CHECK-NOT:     arith.divf
 // CHECK:         arith.subi
@@ -259,7 +261,8 @@ func.func @mx_floor(%a: i32) -> f8E8M0FNU {
   return %s : f8E8M0FNU
 }
 
-// 2^2 times as large: the quotient, and the exponent for mx_floor, 8 - 2 below amax's.
+// Scales are 2^2 times as large: the quotient, or for mx_floor the exponent, which is
+// 8 - 2 below amax's.
 // CHECK-LABEL: func.func @margins(
 // CHECK:         %[[Q:.+]] = arith.divf
 // CHECK:         %[[FOUR:.+]] = arith.constant 4.000000e+00 : f32
@@ -267,7 +270,7 @@ func.func @mx_floor(%a: i32) -> f8E8M0FNU {
 // CHECK:         arith.minui
 // CHECK:         %[[SIX:.+]] = arith.constant 6 : i32
 // CHECK:         arith.subi %{{.+}}, %[[SIX]] : i32
-// To double, the quotient is added to itself, as LLVM would have it.
+// The quotient is doubled by adding it to itself, as LLVM prefers.
 // CHECK:         arith.addf %[[Q]], %[[Q]] : f32
 func.func @margins(%a: i32) -> (f32, f8E8M0FNU, f32) {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current margin 2 : f32
@@ -276,7 +279,8 @@ func.func @margins(%a: i32) -> (f32, f8E8M0FNU, f32) {
   return %s, %t, %u : f32, f8E8M0FNU, f32
 }
 
-// From 2^-126 (8388608) to 2^119 (2063597568), as unsigned bits, or else 1.
+// Scales from 2^-126 (8388608) to 2^119 (2063597568), as unsigned bits, are valid;
+// others become 1.
 // CHECK-LABEL: func.func @given_scale(
 // CHECK-SAME:      %[[S:.+]]: f32)
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f32 to i32
@@ -292,8 +296,8 @@ func.func @given_scale(%s: f32) -> f32 {
   return %0 : f32
 }
 
-// A largest number below 1/2, here 3/8: subnormal magnitudes have scales of their own,
-// and there is none beyond 2^127 (0x7F000000 = 2130706432).
+// If the largest number is below 1/2, here 3/8, subnormal magnitudes have
+// separate scales, and no scale exceeds 2^127 (0x7F000000 = 2130706432).
 // CHECK-LABEL: func.func @small_numbers(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         %[[FIELD:.+]] = arith.shrui %[[AMAX]], %{{.+}} : i32
@@ -312,10 +316,11 @@ func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
   return %s, %t : f8E8M0FNU, f8E8M0FNU
 }
 
-// |y| stops at 1; the exponent counts eighths; the power is L * 2^(k * log2 |y|).
-// log2: bits of sqrt(1/2), 1060439283, are taken off; f * P(f) by Horner's rule, to
-// which the exponent is added, by 2^23 until then. exp2: a NaN counts as -100 too;
-// the integer part goes to the exponent field. What has no power, the code tells.
+// |y| is clamped to 1; the exponent counts eighths; the power is L * 2^(k * log2
+// |y|). For log2, the bits of sqrt(1/2), 1060439283, are subtracted; f * P(f) uses
+// Horner's rule, and the exponent, scaled by 2^23, is added. For exp2, NaN counts
+// as -100; the integer part is added to the exponent field. The code handles values
+// without a power.
 // CHECK-LABEL: func.func @expanded(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[J:.+]]: i8)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
@@ -350,7 +355,7 @@ func.func @expanded(%x: f32, %s: f32, %j: i8) -> f8E4M3FN {
   return %q : f8E4M3FN
 }
 
-// f8E5M2 has infinities, which have no power.
+// f8E5M2 has infinities, for which there is no power.
 // CHECK-LABEL: func.func @expanded_infinity(
 // CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y:.+]] : f32
 // CHECK:         %[[CHOSEN:.+]] = arith.select %{{.+}}, %[[SIGNED]], %[[Y]] : f32
@@ -360,8 +365,8 @@ func.func @expanded_infinity(%x: f32, %s: f32, %j: i8) -> f8E5M2 {
   return %q : f8E5M2
 }
 
-// 2^((log2 |q| - log2 L) * (8 / j)), with q's sign; zero and what is not finite,
-// whose bits less one are 2139095039 or more, stand for themselves.
+// 2^((log2 |q| - log2 L) * (8 / j)), with q's sign. Zeros and nonfinite values,
+// whose bits minus one are at least 2139095039, are kept.
 // CHECK-LABEL: func.func @read_expanded(
 // CHECK:         %[[EIGHT:.+]] = arith.constant 8.000000e+00 : f32
 // CHECK:         %[[INVERSE:.+]] = arith.divf %[[EIGHT]], %{{.+}} : f32
@@ -380,8 +385,8 @@ func.func @read_expanded(%q: f8E4M3FN, %s: f32, %j: i8) -> f32 {
   return %y : f32
 }
 
-// Zero and what is not finite, whose bits less one are 2139095039 or more, have all
-// ones.
+// Zeros and nonfinite values, whose bits minus one are at least 2139095039, get
+// all ones.
 // CHECK-LABEL: func.func @least(
 // CHECK:         %[[M:.+]] = arith.andi
 // CHECK-DAG:     %[[LIMIT:.+]] = arith.constant 2139095039 : i32
@@ -395,8 +400,8 @@ func.func @least(%x: f32) -> i32 {
   return %m : i32
 }
 
-// (8 * log2 R) / log2(s / least), between 8 and 128 (1124073472 as f32 bits, of
-// which negative numbers have more); 8 for a group without a number.
+// (8 * log2 R) / log2(s / least), clamped to 8 and 128 (1124073472 as f32 bits,
+// which those of negative numbers exceed); 8 for a group without a number.
 // CHECK-LABEL: func.func @exponent(
 // CHECK-SAME:      %[[S:.+]]: f32, %[[LEAST:.+]]: i32)
 // CHECK:         %[[SMALLEST:.+]] = arith.bitcast %[[LEAST]] : i32 to f32
@@ -415,11 +420,11 @@ func.func @exponent(%s: f32, %least: i32) -> i8 {
   return %j : i8
 }
 
-// Where |y| reaches the end of a decade, the next power of ten and the decade, its
-// low bits, are chosen: 10^6 and 0 (1232348160), 10^5 and 1, to 1 and 6. What the
-// power makes of |y| goes from [0.1, 1] to [1, 2] = [1065353216, 1073741823], where
-// with the decade added to its exponent it counts to the rank. Rank 126 of negative
-// numbers is NaN's code, 1: from its centre on rank 127 is nearer, else 125.
+// If |y| reaches the end of a decade, the next power of ten and the decade, in
+// its low bits, are selected: 10^6 and 0 (1232348160), 10^5 and 1, up to 1 and
+// 6. The result is mapped from [0.1, 1] to [1, 2] = [1065353216, 1073741823];
+// adding the decade to the exponent gives the rank. Rank 126 of negative numbers
+// is NaN's code, 1: from its centre on, rank 127 is nearer, and below it 125.
 // CHECK-LABEL: func.func @dynamic(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
@@ -473,8 +478,8 @@ func.func @dynamic(%x: f32, %s: f32) -> i8 {
   return %q : i8
 }
 
-// Decades have twice as many parts, from [2, 4], of which the rank is one less. A
-// negative value is NaN, 254, so that rank 253 is the last one before 1.
+// Decades have twice as many parts, from [2, 4], and the rank is one less.
+// Negative values become NaN, 254, so that rank 253 is the last one before 1.
 // CHECK-LABEL: func.func @dynamic_unsigned(
 // CHECK:         %[[Y:.+]] = arith.mulf
 // CHECK:         %[[NEGATIVE:.+]] = arith.cmpf olt, %[[Y]]
@@ -496,7 +501,8 @@ func.func @dynamic_unsigned(%x: f32, %s: f32) -> i8 {
   return %q : i8
 }
 
-// The fraction of 2 * rank + 1 is the place in the decade, its exponent the decade.
+// The fraction of 2 * rank + 1 is the position in the decade, and its exponent the
+// decade.
 // CHECK-LABEL: func.func @read_dynamic(
 // CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
 // CHECK:         %[[CODE:.+]] = arith.extui %[[Q]] : i8 to i32
@@ -526,8 +532,9 @@ func.func @read_dynamic(%q: i8, %s: f32) -> f32 {
   return %y : f32
 }
 
-// Nothing is multiplied by the largest number, 1, and what is negative by that of its
-// sign; y goes to the code where it is zero, whose power is none, or not finite.
+// There is no product with the largest number, 1, but negative values are multiplied
+// by the largest of their sign. Zeros, which have no power, and nonfinite values of y
+// select the code.
 // CHECK-LABEL: func.func @expanded_dynamic(
 // CHECK:         %[[Y:.+]] = arith.mulf
 // CHECK-COUNT-14: math.fma
@@ -545,8 +552,8 @@ func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
   return %q : i8
 }
 
-// Nor is the largest number's logarithm, 0, subtracted from that of |code|; that of
-// the largest negative one is.
+// The largest number's logarithm, 0, is not subtracted from that of |code|; the
+// largest negative number's is.
 // CHECK-LABEL: func.func @read_expanded_dynamic(
 // CHECK:         %[[INVERSE:.+]] = arith.divf
 // CHECK:         math.absf
@@ -560,10 +567,10 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   return %y : f32
 }
 
-// A number up to the smallest normal one, 2^-6 (0x3C800000), by 2^29 is a code with 20
-// bits below the unit, and bits beyond that number's count on. The random bits are added
-// to the upper 16 of the 20, and above all stands the sign. A number's magnitude stops at
-// 448.
+// A number up to the smallest normal one, 2^-6 (0x3C800000), times 2^29 is a
+// code with 20 bits below the unit, and the bits of larger numbers continue it.
+// The random bits are added to the upper 16 of the 20, and the sign is above
+// the code. Magnitudes are clamped to 448.
 // CHECK-LABEL: func.func @minifloat_stochastic(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
@@ -591,7 +598,7 @@ func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
   return %q : i8
 }
 
-// The mantissa's bits are dropped; no zero has a sign, whose bit alone (8) is NaN.
+// The mantissa is truncated. Zeros have no sign, whose bit alone (8) is NaN.
 // CHECK-LABEL: func.func @minifloat_toward_zero(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[DROPPED:.+]] = arith.constant 22 : i32
@@ -609,8 +616,8 @@ func.func @minifloat_toward_zero(%x: f32, %s: f32) -> i8 {
   return %q : i8
 }
 
-// A code is the upper bits of an f32 of at least 2^-62 (545259520), unless it is 0,
-// and at most 15 * 2^60.
+// A code consists of the upper bits of an f32 of at least 2^-62 (545259520),
+// unless it is 0, and at most 15 * 2^60.
 // CHECK-LABEL: func.func @minifloat_exponents(
 // CHECK:         %[[LARGEST:.+]] = arith.constant 1601175552 : i32
 // CHECK:         %[[AT_MOST:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
@@ -626,8 +633,8 @@ func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
   return %q : i16
 }
 
-// Without a mantissa a tie goes to the even code, which the exponent decides. NaN has
-// no sign, and no code: it is the largest number.
+// Without a mantissa, a tie rounds to the even code, which depends on the
+// exponent. NaN has no sign and no code: it becomes the largest number.
 // CHECK-LABEL: func.func @minifloat_no_mantissa(
 // CHECK:         %[[LARGEST:.+]] = arith.constant 1098907648 : i32
 // CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
@@ -647,7 +654,7 @@ func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
   return %q : i8
 }
 
-// A bias beyond f32's: numbers are multiplied by a power of two, exactly.
+// The bias exceeds f32's, so numbers are multiplied exactly by a power of two.
 // CHECK-LABEL: func.func @minifloat_small_numbers(
 // CHECK:         %[[UP:.+]] = arith.constant 8.192000e+03 : f32
 // CHECK:         arith.mulf %{{.+}}, %[[UP]] : f32
@@ -659,7 +666,7 @@ func.func @minifloat_small_numbers(%x: f32, %s: f32) -> f32 {
   return %y : f32
 }
 
-// Bits beyond the format's are shifted out; the code 8 is NaN.
+// Bits outside of the format are shifted out; the code 8 is NaN.
 // CHECK-LABEL: func.func @read_minifloat(
 // CHECK:         %[[WORD:.+]] = arith.extui
 // CHECK:         %[[M:.+]] = arith.andi %[[WORD]], %{{.+}} : i32

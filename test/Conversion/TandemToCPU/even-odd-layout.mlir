@@ -5,9 +5,9 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-// Planes of 16 bits: the words of memory have an even element in their low half
-// and an odd one in their high half. Wide lanes are all even ones, then all odd
-// ones; a sum needs them in order again.
+// Words of memory with 16-bit planes hold an even element in the low half and
+// an odd one in the high half. Wide lanes hold all even elements first, then
+// all odd ones; sums need them in order again.
 // CHECK-LABEL: llvm.func @tandem_halves(
 // CHECK:         %[[CODES:.+]] = llvm.load %{{.+}} {alignment = 2 : i64} : !llvm.ptr -> vector<8xi16>
 // CHECK-NEXT:    %[[WORDS:.+]] = vector.bitcast %[[CODES]] : vector<8xi16> to vector<4xi32>
@@ -43,7 +43,7 @@ tandem.step @halves compute(<f32, f32>) tensors [#p] scalars [] prologue {
   }
 }
 
-// Random bits are 16-bit values in order.
+// Random bits are 16-bit values in element order.
 // CHECK-LABEL: llvm.func @tandem_random(
 // CHECK:         %[[BITS:.+]] = vector.bitcast %{{.+}} : vector<4xi32> to vector<8xi16>
 // CHECK-NEXT:    vector.bitcast %[[BITS]] : vector<8xi16> to vector<4xi32>
@@ -61,8 +61,8 @@ tandem.step @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed 
   }
 }
 
-// Dithered bits are made in the order of the lanes: even elements first, so that the
-// multiples of 1627904589 are those of 0, 2, 4, 6 and 1, 3, 5, 7.
+// Dithered bits are computed in the order of the lanes, even elements first, so
+// the multiples of 1627904589 are those of 0, 2, 4, 6 and 1, 3, 5, 7.
 // CHECK-LABEL: llvm.func @tandem_dithered(
 // CHECK:         arith.constant dense<[0, -1039158118, -2078316236, 1177492942, 1627904589, 588746471, -450411647, -1489569765]> : vector<8xi32>
 tandem.step @dithered compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
@@ -79,7 +79,7 @@ tandem.step @dithered compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
   }
 }
 
-// A plane of 32 bits is in order, so all lanes are.
+// A 32-bit plane is in element order, so all lanes are.
 // CHECK-LABEL: llvm.func @tandem_words(
 // CHECK-NOT:     vector.shuffle
 // CHECK:         arith.extui %{{.+}} : vector<8xi16> to vector<8xi32>
@@ -97,8 +97,8 @@ tandem.step @words compute(<f32, f32>) tensors [#p, #g] scalars [] prologue {
   }
 }
 
-// So are they where lanes numbered by a constant or a condition on 16-bit values
-// meet wide ones.
+// Lanes are also in order if values indexed by a constant or a condition on
+// 16-bit values are combined with wide ones.
 // CHECK-LABEL: llvm.func @tandem_numbered(
 // CHECK-NOT:     vector.shuffle
 // CHECK:         llvm.return
@@ -136,7 +136,7 @@ tandem.step @condition compute(<f32, f32>) tensors [#p] scalars [] prologue {
   }
 }
 
-// Lanes of a type without a width, such as index, are in order too.
+// Lanes of a type without a width, such as index, are also in order.
 // CHECK-LABEL: llvm.func @tandem_indices(
 // CHECK-NOT:     vector.shuffle
 // CHECK:         llvm.return

@@ -8,7 +8,7 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 !master = !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>
 
-// Two hypers are 16 bytes of a row, one integer 8, two slots 8.
+// In a row, two hypers take 16 bytes, one integer 8, and two slots 8.
 // CHECK-LABEL: llvm.func @tandem_scale_prologue(
 // CHECK-SAME:      %[[HYPERS:.+]]: !llvm.ptr, %[[INTEGERS:.+]]: !llvm.ptr, %[[SLOTS:.+]]: !llvm.ptr, %[[ROWS:.+]]: i64)
 // CHECK-DAG:     %[[EIGHT:.+]] = arith.constant 8 : i64
@@ -23,8 +23,8 @@
 // CHECK-DAG:       %[[NEXT:.+]] = llvm.getelementptr %[[HYPER_ROW]][8]
 // CHECK-DAG:       %[[C:.+]] = llvm.load %[[NEXT]] : !llvm.ptr -> f64
 // CHECK-DAG:       %[[C32:.+]] = arith.truncf %[[C]] : f64 to f32
-// An integer power is squared and multiplied, in a fixed order; a negative one
-// is the reciprocal.
+// An integer power is computed by square and multiply in a fixed order; a
+// negative power is the reciprocal.
 // CHECK:           scf.for {{.+}} iter_args(%[[POWER:.+]] = %{{.+}}, %[[SQUARE:.+]] = %[[B]], %[[REST:.+]] = %{{.+}}) -> (f64, f64, i64)
 // CHECK:             arith.mulf %[[POWER]], %[[SQUARE]] : f64
 // CHECK:             arith.mulf %[[SQUARE]], %[[SQUARE]] : f64
@@ -36,9 +36,9 @@
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : i32
 // CHECK:         llvm.return
 
-// A chunk is {tensor, row, begin, end}, 32 bytes; the record of a tensor has
-// 104 bytes and 8 for each of the three planes. A row's elements begin after
-// those of the rows before it.
+// A chunk is {tensor, row, begin, end}, 32 bytes. The record of a tensor has
+// 104 bytes and 8 for each of the three planes. A row's elements follow those
+// of the previous rows.
 // CHECK-LABEL: llvm.func @tandem_scale(
 // CHECK-SAME:      %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr,
 // CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
@@ -65,13 +65,13 @@
 // CHECK:           %[[ROW:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i64
 // CHECK:           arith.muli %[[ROW]], %[[COLUMNS]] : i64
 // CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
-// Each plane is fetched 1024 bytes ahead, in lines of 64.
+// Each plane is prefetched 1024 bytes ahead, in lines of 64 bytes.
 // CHECK-COUNT-3:     llvm.intr.prefetch
 // CHECK-NOT:         llvm.intr.prefetch
 // CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[I]]
 // CHECK:             %[[PARTIAL:.+]] = arith.cmpi slt, %[[COUNT]], %[[LANES]]
-// A partial block runs on a copy. The visible plane, 0, is not read, the
-// gradient, 2, not written.
+// A partial block runs on a copy. The visible plane, 0, is not read, and the
+// gradient, 2, is not written.
 // CHECK:             scf.if %[[PARTIAL]] {
 // CHECK-COUNT-2:       llvm.intr.memcpy
 // CHECK-NOT:           llvm.intr.memcpy
@@ -106,9 +106,9 @@ tandem.step @scale compute(<f32, f32>) tensors [#p, #g] scalars [#b, #t, #c] pro
   }
 }
 
-// A scalar kernel has no partial block. Random bits depend on the element's index
-// in the unsharded tensor, which counts from the record's `first`, and on the key,
-// whose low word counts.
+// A scalar kernel has no partial block. Random bits depend on the element's
+// index in the unsharded tensor, which starts at the record's `first`, and on
+// the low word of the key.
 // CHECK-LABEL: llvm.func @tandem_random(
 // CHECK-NOT:     llvm.alloca
 // CHECK:         %[[TABLE:.+]] = llvm.getelementptr %{{.+}} : (!llvm.ptr, i64) -> !llvm.ptr, i8
@@ -134,9 +134,9 @@ tandem.step @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed 
   }
 }
 
-// A metric's sum is a tree over the chunk: lanes beyond the end are -0.0. As many
-// blocks as one has elements are folded together, and their sum carries like a binary
-// counter on a stack. Each chunk writes its own slot of the workspace.
+// A metric's sum is a tree over the chunk, in which lanes beyond the end are -0.0.
+// As many blocks as a block has elements are folded together, and their sums carry
+// on a stack like a binary counter. Each chunk writes its own slot of the workspace.
 // CHECK-LABEL: llvm.func @tandem_metric(
 // CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr,
 // CHECK-DAG:     %[[NOTHING:.+]] = arith.constant dense<-0.000000e+00> : vector<2xf64>
@@ -154,7 +154,7 @@ tandem.step @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed 
 // CHECK-DAG:         vector.shuffle %[[PAIRS]], %[[PAIRS]] [0]
 // CHECK-DAG:         vector.shuffle %[[PAIRS]], %[[PAIRS]] [1]
 // CHECK:             scf.while
-// What the last blocks lack is added as -0.0.
+// Missing blocks at the end count as -0.0.
 // CHECK:         scf.if
 // CHECK:           llvm.store %[[NOTHING]], %{{.+}}
 // CHECK:         %[[TOTAL:.+]]:3 = scf.while {{.*}}%[[START]]
@@ -171,8 +171,8 @@ tandem.step @metric compute(<f32, f32>) tensors [#p] scalars [] prologue {
   }
 }
 
-// Conditions are gathered over a chunk's blocks; one that held anywhere sets its
-// bit of the thread's flags.
+// Conditions are accumulated over a chunk's blocks; if one holds anywhere, it
+// sets its bit of the thread's flags.
 // CHECK-LABEL: llvm.func @tandem_flag(
 // CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[FLAGS:[^:]+]]: !llvm.ptr,
 // CHECK-DAG:     %[[NONE:.+]] = arith.constant dense<false> : vector<2xi1>
@@ -200,8 +200,8 @@ tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
   }
 }
 
-// A condition that holds for zeros counts only for elements: lanes beyond the end
-// are zeros.
+// A condition that holds for zeros counts only for elements, since lanes beyond
+// the end are zero.
 // CHECK-LABEL: llvm.func @tandem_flag_of_zeros(
 // CHECK-DAG:     %[[NONE:.+]] = arith.constant dense<false> : vector<2xi1>
 // CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi16>

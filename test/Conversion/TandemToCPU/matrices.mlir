@@ -5,8 +5,8 @@
 #p = #tandem.role<param "p">
 #r = #tandem.role<state "r", per = row>
 
-// A chunk is a tile: row by row, and what it leaves of a row goes to the row's
-// entry. Columns add up on a stack of 7 levels of 2048 entries.
+// A chunk is a tile, processed row by row. Its partial result for a row is written
+// to the row's entry. Columns are summed on a stack of 7 levels of 2048 entries.
 // CHECK-LABEL: llvm.func @tandem_sums_phase0
 // CHECK:         %[[ENTRIES:.+]] = arith.constant 14336 : i64
 // CHECK:         %[[STACK:.+]] = llvm.alloca %[[ENTRIES]] x i32
@@ -22,19 +22,19 @@
 // CHECK:           %[[SUM:.+]]:3 = scf.while {{.*}} : (i64, i64, f32)
 // CHECK:           arith.addi %{{.+}}, %[[ROW]] : i64
 // CHECK:           llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
-// Then the columns' parts, of which the last block may be short.
+// Then the columns' parts are reduced, in which the last block may be partial.
 // CHECK:         scf.for
 // CHECK:           %[[TOTAL:.+]]:3 = scf.while {{.*}} : (i64, i64, vector<4xf32>)
 // CHECK:           llvm.store %[[TOTAL]]#2, %[[SCRATCH:.+]] {alignment = 4 : i64} : vector<4xf32>
 // CHECK:           "llvm.intr.memcpy"(%{{.+}}, %[[SCRATCH]], %{{.+}})
-// What a row's elements share is loaded before them.
+// Entries that a row's elements share are loaded before the elements.
 // CHECK-LABEL: llvm.func @tandem_sums(
 // CHECK:         scf.for %[[ROW:.+]] = %{{.+}} to %{{.+}} step
 // CHECK:           %[[KEPT:.+]] = llvm.load %{{.+}} : !llvm.ptr -> f32
 // CHECK:           %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> f32
 // CHECK:           scf.for
 // CHECK:             arith.addf %[[KEPT]], %[[SUM]] : f32
-// A launch per row sees rows as other launches see elements.
+// A launch over rows treats rows as other launches treat elements.
 // CHECK-LABEL: llvm.func @tandem_sums_commit_rows
 // CHECK:         %[[C32:.+]] = arith.constant 32 : i64
 // CHECK:         arith.muli %{{.+}}, %[[C32]]
@@ -69,8 +69,8 @@ tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p, #r] scalars [] 
 
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
 
-// The largest of each column of a tile of 64 rows, and then of each 64 of them, which
-// goes to the block's entry.
+// The maximum is taken over each column of a 64-row tile, and then over each
+// group of 64 columns, and is written to the block's entry.
 // CHECK-LABEL: llvm.func @tandem_blocks_phase0
 // CHECK:         %[[ENTRIES:.+]] = arith.constant 2048 : i64
 // CHECK:         llvm.alloca %[[ENTRIES]] x i32
@@ -86,11 +86,11 @@ tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p, #r] scalars [] 
 // CHECK:           %[[SIX:.+]] = arith.constant 6 : i64
 // CHECK:           arith.shrui %[[FIRST]], %{{.+}} : i64
 // CHECK:           llvm.store %[[LARGEST]], %{{.+}} : i32, !llvm.ptr
-// The elements of a block read its entry.
+// The elements of a block read the block's entry.
 // CHECK-LABEL: llvm.func @tandem_blocks(
 // CHECK:         %[[ENTRY:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> i32
 // CHECK:         arith.trunci %[[ENTRY]] : i32 to i8
-// A part per block sees blocks as other kernels see elements.
+// A phase over blocks treats blocks as other kernels treat elements.
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         %[[ENTRIES:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<16xi32>
 // CHECK:         llvm.store %[[ENTRIES]], %{{.+}} : vector<16xi32>, !llvm.ptr
@@ -122,9 +122,9 @@ tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] pr
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
 
-// A row is a column of the transpose: the row's number moves the plane's pointer, and a
-// column's place is as many times the number of rows. A block goes there one by one,
-// except for elements after the last column.
+// A row is a column of the transpose: the row's index offsets the plane's
+// pointer, and a column's stride is the number of rows. The codes of a block
+// are stored one by one, except for elements beyond the last column.
 // CHECK-LABEL: llvm.func @tandem_transposed(
 // CHECK:         %[[SCRATCH:.+]] = llvm.alloca %{{.+}} x vector<4xi8>
 // CHECK:         scf.for

@@ -4,8 +4,8 @@
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-// A part of the kernel has no prologue. A record is 104 + 8 bytes, and 8 more
-// for each of two reductions; slots of a chunk are 8 bytes for each, too.
+// A phase of the kernel has no prologue. A record has 104 + 8 bytes, and 8 more
+// for each of two reductions; each chunk also has an 8-byte slot for each.
 // CHECK-NOT:   tandem_norm_phase0_prologue
 // CHECK-LABEL: llvm.func @tandem_norm_phase0
 // CHECK-SAME:    %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr
@@ -13,7 +13,7 @@
 // CHECK:         %[[C128:.+]] = arith.constant 128 : i64
 // CHECK:         arith.muli %{{.+}}, %[[C128]]
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
-// The maximum is carried by lanes, the sum goes to its tree batch by batch.
+// Lanes accumulate the maximum, while sums are added to their tree batch by batch.
 // CHECK:         %[[LANES:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[ZERO]]) -> (vector<4xi32>)
 // CHECK:           scf.while
 // CHECK:           %[[MINE:.+]] = arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<4xi1>, vector<4xi32>
@@ -24,7 +24,7 @@
 // CHECK:         llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
 // CHECK:         %[[MAX:.+]] = vector.reduction <maxui>, %[[LANES]]
 // CHECK:         llvm.store %[[MAX]], %{{.+}} : i32, !llvm.ptr
-// Totals are read once for a chunk, with the tensor's record.
+// Totals are read once per chunk, with the tensor's record.
 // CHECK-LABEL: llvm.func @tandem_norm(
 // CHECK:         %[[TOTALS:.+]] = llvm.load %{{.+}} : !llvm.ptr -> !llvm.ptr
 // CHECK:         llvm.load %{{.+}} : !llvm.ptr -> f32
@@ -51,7 +51,7 @@ tandem.step @norm compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prol
   }
 }
 
-// The epilogue of a step runs over tensors, those without elements left out.
+// The epilogue of a step runs over tensors, except empty ones.
 // CHECK-LABEL: llvm.func @tandem_scale_commit
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64)
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
@@ -84,7 +84,7 @@ tandem.step @scale compute(<f32, f32>) reductions(1) tensors [#p] scalars [] pro
   }
 }
 
-// An entry that all elements share is loaded once for a chunk.
+// An entry that all elements share is loaded once per chunk.
 // CHECK-LABEL: llvm.func @tandem_shared(
 // CHECK:         scf.for
 // CHECK:           %[[SCALE:.+]] = llvm.load %{{.+}} : !llvm.ptr -> f32
@@ -107,7 +107,7 @@ tandem.step @shared compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
 
 !history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
 
-// All but the oldest of 16 values; then each moves by one.
+// The maximum covers all of 16 values except the oldest; then each moves by one.
 // CHECK-LABEL: llvm.func @tandem_history_commit
 // CHECK:         scf.if
 // CHECK:           %[[C15:.+]] = arith.constant 15 : i64

@@ -3,9 +3,9 @@
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// Sixteen elements: two counters in 64-bit lanes, ten rounds of two products.
-// Where the first element is not a group's first, the groups after them are
-// computed too, and the words of both move by 4, 2 and 1 half-words.
+// Sixteen elements take two counters in 64-bit lanes, with ten rounds of two
+// products. If the first element does not begin a group, the following groups
+// are computed, too, and the words of both move by 4, 2 and 1 half-words.
 // CHECK-LABEL: llvm.func @tandem_wide(
 // CHECK-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i64
 // CHECK-DAG:     %[[LANES:.+]] = arith.constant dense<[0, 1]> : vector<2xi64>

@@ -4,8 +4,8 @@
 #s = #tandem.role<state "s">
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-// A sum waits for the sum before: products that do not depend on it come
-// between, the longer chain first. A load is where its value is needed.
+// Since a sum waits for the previous sum, independent products are scheduled in
+// between, the longest chain first. A load is placed where its value is needed.
 // CHECK-LABEL: llvm.func @tandem_chains(
 // CHECK:         %[[P:.+]] = llvm.load %{{.+}} {{.*}}: !llvm.ptr -> vector<8xf32>
 // CHECK-NEXT:    %[[A:.+]] = arith.addf %[[P]], %[[P]]
@@ -34,8 +34,8 @@ tandem.step @chains compute(<f32, f32>) tensors [#p, #s] scalars [] prologue {
   }
 }
 
-// Accesses to one plane stay in order, however long the ways to them are: what
-// was loaded is the old value and what is stored last stays.
+// Accesses to one plane stay in order, whatever their chains' lengths: a loaded
+// value is the old one, and the last store determines the result.
 // CHECK-LABEL: llvm.func @tandem_swap(
 // CHECK:         %[[P:.+]] = llvm.load %[[P_AT:.+]] {{.*}}: !llvm.ptr -> vector<8xf32>
 // CHECK:         %[[S:.+]] = llvm.load %[[S_AT:.+]] {{.*}}: !llvm.ptr -> vector<8xf32>

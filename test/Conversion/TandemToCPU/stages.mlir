@@ -4,9 +4,9 @@
 #p = #tandem.role<param "p">
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f16>>
 
-// A tile has the largest group's 32 elements. Between the loops lie the widened
-// codes, four vectors, which the second loop needs as well, and the group's
-// result.
+// A tile has the 32 elements of the largest group. The values between the loops
+// are four vectors of widened codes, which the second loop also uses, and the
+// group's result.
 // CHECK-LABEL: llvm.func @tandem_stages(
 // CHECK-DAG:     %[[LANES:.+]] = arith.constant 8 : i64
 // CHECK-DAG:     %[[TILE:.+]] = arith.constant 32 : i64
@@ -23,7 +23,7 @@
 // CHECK:             scf.for %[[I:.+]] = %[[BASE]] to %[[TO]] step %[[LANES]]
 // CHECK:               %[[X:.+]] = arith.extui %{{.+}} : vector<8xi8> to vector<8xi32>
 // CHECK:               llvm.store %[[X]], %{{.+}} : vector<8xi32>
-// Lanes beyond the end do not take part; the group's first block begins anew.
+// Lanes beyond the end are masked; the group's first block resets the result.
 // CHECK:               %[[PRESENT:.+]] = arith.cmpi sgt
 // CHECK:               %[[MEMBERS:.+]] = arith.select %[[PRESENT]], %[[X]], %[[NOTHING]]
 // CHECK:               %[[BLOCK:.+]] = vector.reduction <maxui>, %[[MEMBERS]]
@@ -33,8 +33,8 @@
 // CHECK:               arith.maxui %[[START]], %[[BLOCK]]
 // CHECK:               llvm.store
 // CHECK:             }
-// An entry of the scale has two bytes and stands for 32 elements: the tile's, which
-// share it, so that it is written once.
+// An entry of the scale has two bytes for 32 elements, which are the tile's, so
+// it is written once.
 // CHECK-DAG:         %[[ENTRY:.+]] = arith.shrui %{{.+}}, %{{.+}} : i64
 // CHECK-DAG:         %[[MAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
 // CHECK-DAG:         %[[BITS:.+]] = arith.trunci %[[MAX]] : i32 to i16

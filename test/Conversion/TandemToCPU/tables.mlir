@@ -6,7 +6,7 @@
 
 // GPU: error: 'tandem.lookup' of two bytes is for CPUs, whose caches hold the table; run -tandem-tabulate=rows=false
 
-// Equal tables are one. A row is found once for a group's elements.
+// Equal tables are merged. The row is computed once for a group's elements.
 // CHECK:       llvm.mlir.global internal constant @tandem_table_0(dense<2.000000e+00> : tensor<65536xf32>) {{.*}}: !llvm.array<65536 x f32>
 // CHECK-NOT:   llvm.mlir.global
 // CHECK-LABEL: llvm.func @tandem_lookup(

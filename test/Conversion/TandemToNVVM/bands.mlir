@@ -3,8 +3,9 @@
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// A block takes a band through both phases: all of its tiles, of 8 columns a thread;
-// then a thread for each row joins what they have left of it; then the tiles again.
+// A block processes a band in both phases: first all of its tiles, with 8 columns
+// per thread, then one thread per row combines the partial results, then the tiles
+// again.
 // CHECK-LABEL: llvm.func @tandem_scale_phase0_bands(
 // CHECK-SAME:    attributes {nvvm.kernel, nvvm.maxntid = array<i32: 256>}
 // CHECK:         scf.for %[[BAND:.+]] = %{{.+}} to %{{.+}} step %{{.+}} : i64 {
@@ -23,7 +24,7 @@
 // CHECK-NOT:       nvvm.barrier
 // CHECK:         llvm.return
 
-// Where rows are too long for that, each is a launch of its own.
+// If rows are too long for that, each phase is a separate launch.
 // CHECK-LABEL: llvm.func @tandem_scale_phase0_row_totals(
 // CHECK-LABEL: llvm.func @tandem_scale_phase0(
 // CHECK-NOT:   @tandem_scale_bands

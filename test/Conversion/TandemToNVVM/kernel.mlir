@@ -23,24 +23,29 @@
 // CHECK-DAG:     %[[BLOCK64:.+]] = arith.extui %[[BLOCK]]
 // CHECK-DAG:     %[[BLOCKS64:.+]] = arith.extui %[[BLOCKS]]
 // CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
-// A word after the launch's flags has it do nothing.
+// A word after the launch's flags disables the kernel.
 // CHECK-DAG:     %[[SKIP_AT:.+]] = llvm.getelementptr %[[FLAGS]][4]
 // CHECK-DAG:     %[[SKIP:.+]] = llvm.load %[[SKIP_AT]]
 // CHECK-DAG:     %[[RUNS:.+]] = arith.cmpi eq, %[[SKIP]], %{{.+}} : i32
 // CHECK-DAG:     %[[LAST:.+]] = arith.select %[[RUNS]], %[[END]], %[[BEGIN]]
 // Blocks stride over chunks.
 // CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[LAST]] step %[[BLOCKS64]]
-// Wide accesses where every plane is aligned and the chunk begins at a multiple
-// of the width.
+// Accesses are wide if every plane is aligned and the chunk begins at a
+// multiple of the width.
 // CHECK-DAG:       %[[P:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK-DAG:       %[[G:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK:           %[[LOW:.+]] = arith.andi %{{.+}}, %[[MASK]]
 // CHECK:           %[[OFFSET:.+]] = arith.andi %[[FROM:.+]], %{{.+}} : i64
 // CHECK:           %[[REST:.+]] = arith.ori %[[LOW]], %[[OFFSET]]
 // CHECK:           %[[ALIGNED:.+]] = arith.cmpi eq, %[[REST]]
-// CHECK:           scf.for %[[I:.+]] = %{{.+}} to %[[TO:.+]] step
-// CHECK:             %[[LEFT:.+]] = arith.subi %[[TO]], %[[I]]
-// CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %[[LANES]]
+// A step counts from the chunk's begin, in 32 bits.
+// CHECK:           scf.for %[[I:.+]] = %{{.+}} to %{{.+}} step %{{.+}} : i32
+// CHECK:             %[[OFFSET:.+]] = arith.extui %[[I]] : i32 to i64
+// CHECK:             %[[INDEX:.+]] = arith.addi %[[FROM]], %[[OFFSET]] : i64
+// CHECK:             %[[HERE:.+]] = arith.trunci %[[INDEX]] : i64 to i32
+// CHECK:             %[[END:.+]] = arith.trunci %{{.+}} : i64 to i32
+// CHECK:             %[[LEFT:.+]] = arith.subi %[[END]], %[[HERE]] : i32
+// CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %{{.+}} : i32
 // CHECK:             %[[WIDE:.+]] = arith.andi %[[WHOLE]], %[[ALIGNED]]
 // CHECK:             %[[LOADED:.+]]:2 = scf.if %[[WIDE]] -> (vector<8xf32>, vector<8xbf16>) {
 // CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xf32>
@@ -71,8 +76,8 @@ tandem.step @add compute(<f32, f32>) tensors [#p, #g] scalars [] prologue {
   }
 }
 
-// Two bf16 elements a thread are accessed as 4 bytes. Their random bits are two
-// half-words of one Philox, or of this and the next: ten rounds each.
+// A thread accesses two bf16 elements as 4 bytes. Their random bits are two
+// half-words of one Philox call, or of this one and the next: ten rounds each.
 // CHECK-LABEL: llvm.func @tandem_narrow(
 // CHECK:         scf.if
 // CHECK:           llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xi16>
@@ -99,8 +104,8 @@ tandem.step @narrow compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed 
   }
 }
 
-// Dithered bits are of two Philox, which the tensor's elements share; what the elements
-// of a thread add to the first one's is a constant.
+// Dithered bits come from two Philox calls, which the tensor's elements share.
+// The elements of a thread add constants to the first one's bits.
 // CHECK-LABEL: llvm.func @tandem_dithered(
 // CHECK:         %[[STEPS:.+]] = arith.constant dense<[0, 1627904589]> : vector<2xi32>
 // CHECK-COUNT-34: arith.mului_extended
@@ -124,7 +129,7 @@ tandem.step @dithered compute(<f32, f32>) tensors [#tandem.role<grad "g">, #p] s
   }
 }
 
-// A kernel may load nothing.
+// A kernel may have no loads.
 // CHECK-LABEL: llvm.func @tandem_fill(
 // CHECK-NOT:     llvm.load {{.+}} : !llvm.ptr<1>
 // CHECK:         llvm.store %[[X:.+]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
@@ -141,7 +146,7 @@ tandem.step @fill compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "
   }
 }
 
-// A thread that saw a condition hold in a chunk sets its bit of the launch's
+// A thread for which a condition holds in a chunk sets its bit of the launch's
 // flags.
 // CHECK-LABEL: llvm.func @tandem_flag(
 // CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[FLAGS:[^:]+]]: !llvm.ptr,
@@ -170,8 +175,8 @@ tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
   }
 }
 
-// A condition that holds for zeros counts only for elements: lanes beyond the end
-// are zeros.
+// A condition that holds for zeros counts only for elements, since lanes beyond
+// the end are zero.
 // CHECK-LABEL: llvm.func @tandem_flag_of_zeros(
 // CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi32>
 // CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi32>

@@ -3,8 +3,8 @@
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// A thread for each row and each column joins the parts that tiles leave of it:
-// neighbours first, then pairs of pairs, in place of the first part.
+// One thread per row and one per column combines the partial results of tiles,
+// neighbours first, then pairs of pairs, in place of the first partial result.
 // CHECK-LABEL: llvm.func @tandem_sums_row_totals
 // CHECK:         scf.while
 // CHECK:           scf.for
@@ -14,8 +14,8 @@
 // CHECK:           scf.for
 // CHECK:             arith.maxui %{{.+}}, %{{.+}} : i32
 
-// A block goes down the rows of a tile: a thread's columns stay in its registers,
-// a row's sum is one over the block.
+// A block iterates over the rows of a tile: a thread's columns stay in
+// registers, and a row's sum is a reduction over the block.
 // CHECK-LABEL: llvm.func @tandem_sums(
 // CHECK:         %[[COLUMNS:.+]] = scf.for %{{.+}} iter_args(%[[ABOVE:.+]] = %{{.+}}) -> (vector<4xi32>)
 // CHECK:           nvvm.shfl.sync bfly
@@ -38,8 +38,8 @@ tandem.step @sums compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prol
 
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
 
-// The largest that a thread has seen in the rows of its columns, then of the eight
-// threads of a block, whose first one writes it.
+// The maximum is taken over a thread's columns in all rows, and then over the
+// eight threads of a block of the scale, whose first thread writes it.
 // CHECK-LABEL: llvm.func @tandem_blocks_phase0
 // CHECK:         %[[ROWS:.+]] = scf.for {{.*}} -> (i32)
 // CHECK:           %[[OWN:.+]] = vector.reduction <maxui>, %{{.+}} : vector<8xi32> into i32
@@ -83,9 +83,10 @@ tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] pr
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
 
-// A row is a column of the transpose. Where the tile's rows are whole eights at aligned
-// addresses, each of a thread's columns gathers the codes of eight rows in 64 bits, and
-// they are written with the last of these rows; elsewhere each code by itself.
+// A row is a column of the transpose. If the tile's rows are multiples of eight at
+// aligned addresses, each of a thread's columns collects the codes of eight rows in 64
+// bits, which are written with the last of these rows; otherwise, codes are written one
+// by one.
 // CHECK-LABEL: llvm.func @tandem_transposed(
 // CHECK:         %[[PIECES:.+]] = arith.constant dense<0> : vector<4xi64>
 // CHECK:         %[[ADDRESS:.+]] = llvm.ptrtoint

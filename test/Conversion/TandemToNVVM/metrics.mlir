@@ -12,14 +12,14 @@
 // CHECK-DAG:     %[[SHARED:.+]] = llvm.mlir.addressof @tandem_two_parts : !llvm.ptr<3>
 // CHECK:         scf.for
 // Every thread of the block takes as many steps as the first one.
-// CHECK:           %[[STEPS:.+]] = scf.for %[[POSITION:.+]] = %[[FROM:[^ ]+]] to %[[TO:[^ ]+]] step %{{[^ ]+}} iter_args(%[[STEP:.+]] = %{{.+}}) -> (i64)
-// CHECK:             %[[INDEX:.+]] = arith.addi %[[POSITION]],
-// CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[INDEX]]
+// CHECK:           %[[STEPS:.+]] = scf.for %[[POSITION:.+]] = %[[FROM:[^ ]+]] to %[[TO:[^ ]+]] step %{{[^ ]+}} iter_args(%[[STEP:.+]] = %{{.+}}) -> (i64) : i32
+// CHECK:             %[[OFFSET:.+]] = arith.addi %[[POSITION]],
+// CHECK:             arith.extui %[[OFFSET]] : i32 to i64
 // The thread's two lanes, of which those beyond the end are -0.0.
 // CHECK:             arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<2xi1>, vector<2xf64>
 // CHECK:             %[[PAIR:.+]] = arith.addf %{{.+}}, %{{.+}} : vector<1xf64>
 // CHECK:             %[[MINE:.+]] = vector.extract %[[PAIR]][0]
-// The warp's threads, neighbours first, in halves of 32 bits.
+// The warp's threads are added, neighbours first, in 32-bit halves.
 // CHECK:             %[[BITS:.+]] = arith.bitcast %[[MINE]] : f64 to i64
 // CHECK:             %[[LOW:.+]] = arith.trunci %[[BITS]] : i64 to i32
 // CHECK:             nvvm.shfl.sync bfly %[[ALL]], %[[LOW]], %[[ONE]], %[[LAST]] : i32 -> i32
@@ -28,7 +28,7 @@
 // CHECK:             arith.addf %[[MINE]], %[[OTHER]] : f64
 // CHECK-COUNT-18:    nvvm.shfl.sync bfly
 // CHECK-NOT:         nvvm.shfl.sync
-// The block's warps, through shared memory; missing ones are -0.0.
+// The block's warps are added through shared memory; missing ones are -0.0.
 // CHECK:             scf.if
 // CHECK-COUNT-2:       llvm.store %{{.+}}, %{{.+}} : f64, !llvm.ptr<3>
 // CHECK:             nvvm.barrier0
@@ -36,7 +36,7 @@
 // CHECK:             arith.select %{{.+}}, %{{.+}}, %[[NOTHING]] : f64
 // CHECK-COUNT-12:    nvvm.shfl.sync bfly
 // CHECK-NOT:         nvvm.shfl.sync
-// One thread carries.
+// One thread handles carries.
 // CHECK:             scf.if
 // CHECK-COUNT-2:       scf.while
 // CHECK:             nvvm.barrier0
@@ -47,7 +47,7 @@
 // CHECK:             scf.while ({{.+}} = %[[STEPS]],
 // CHECK:             scf.while ({{.+}} = %[[STEPS]],
 // CHECK-COUNT-2:     llvm.store %{{.+}}, %{{.+}} : f64, !llvm.ptr<1>
-// A slot for each of 8 warps, and a stack of 64 levels, for each of two sums.
+// There are slots for 8 warps and a stack of 64 levels for each of two sums.
 // CHECK:       llvm.mlir.global internal @tandem_two_parts() {addr_space = 3 : i32, alignment = 8 : i64} : !llvm.array<144 x f64>
 tandem.step @two compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield

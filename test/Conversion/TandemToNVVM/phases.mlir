@@ -4,7 +4,7 @@
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-// After a phase, a block for each tensor reduces the parts of its chunks...
+// After a phase, one block per tensor reduces the parts of its chunks...
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
 // CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
@@ -18,8 +18,8 @@
 // CHECK:             llvm.store %{{.+}}, %{{.+}} : f32
 // CHECK:             llvm.store %{{.+}}, %{{.+}} : i32
 
-// ... and one block those over the model: its first thread writes to the first tensor, if
-// there is one, from which all threads copy to the others.
+// ... and one block reduces those over the model: its first thread writes to
+// the first tensor, if there is one, from which all threads copy to the others.
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_model
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
 // CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
@@ -34,7 +34,8 @@
 // CHECK:           llvm.load
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : f32
 
-// A thread keeps its maximum until the chunk ends; sums meet in each step.
+// A thread accumulates its maximum until the chunk ends; sums are combined in each
+// step.
 // CHECK-LABEL: llvm.func @tandem_norm_phase0(
 // CHECK:         scf.for {{.+}} -> (i64, i32)
 // CHECK:           nvvm.shfl.sync bfly
@@ -57,7 +58,7 @@ tandem.step @norm compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prol
   }
 }
 
-// A thread for each tensor writes what its elements share.
+// One thread per tensor writes the entries that its elements share.
 // CHECK-LABEL: llvm.func @tandem_scale_commit
 // CHECK:         nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         scf.for

@@ -3,8 +3,8 @@
 #p = #tandem.role<param "p">
 !root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
 
-// A block's threads copy each table to shared memory before the first chunk, once
-// for all its lookups, and wait for each other.
+// A block's threads copy each table to shared memory once, before the first
+// chunk, for all lookups, and synchronize.
 // CHECK-LABEL: llvm.func @tandem_lookup(
 // CHECK-DAG:     %[[CONSTANTS:.+]] = llvm.mlir.addressof @tandem_table_0 : !llvm.ptr<1>
 // CHECK-DAG:     %[[COPY:.+]] = llvm.mlir.addressof @tandem_table_0_copy : !llvm.ptr<3>

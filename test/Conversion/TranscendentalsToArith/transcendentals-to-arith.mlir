@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -convert-transcendentals-to-arith -cse | FileCheck %s
 
-// n = the integer nearest to x / log(2), from the low bits of a sum with 1.5 * 2^23; the
-// power 2^n is multiplied in two halves.
+// n is the integer nearest to x / log(2), from the low bits of a sum with 1.5 *
+// 2^23; the result is multiplied by 2^n in two factors.
 // CHECK-LABEL: func.func @exp(
 // CHECK-SAME:      %[[X:.+]]: f32)
 // CHECK:         arith.cmpf ogt, %[[X]]
@@ -22,7 +22,7 @@ func.func @exp(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Zero, what is below it, and infinity have their own results.
+// Zeros, negative numbers and infinity have separate results.
 // CHECK-LABEL: func.func @log(
 // CHECK-SAME:      %[[X:.+]]: f32)
 // CHECK:         arith.sitofp
@@ -54,7 +54,7 @@ func.func @tanh(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Two polynomials, of the square and of what is beyond 39/16; NaN goes through the second.
+// There are polynomials of the square and for arguments above 39/16; NaN uses the second.
 // CHECK-LABEL: func.func @erf(
 // CHECK-SAME:      %[[X:.+]]: f32)
 // CHECK:         %[[A:.+]] = math.absf %[[X]] : f32
@@ -75,7 +75,7 @@ func.func @erf(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Other formats are computed in f32, and vectors as their elements are.
+// Other formats are computed in f32, and vectors element by element.
 // CHECK-LABEL: func.func @formats(
 // CHECK-SAME:      %[[X:.+]]: vector<8xbf16>)
 // CHECK:         arith.extf %[[X]] : vector<8xbf16> to vector<8xf32>

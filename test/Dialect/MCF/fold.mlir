@@ -18,7 +18,7 @@ func.func @components_of_pack(%a: f32, %b: f32, %c: f32) -> (f32, f32) {
   return %x#2, %x#0 : f32, f32
 }
 
-// Swapped components are another number.
+// Swapped components are a different number.
 // CHECK-LABEL: func.func @swapped_components(
 // CHECK:         %[[C:.+]]:2 = mcf.components
 // CHECK:         %[[S:.+]] = mcf.pack %[[C]]#1, %[[C]]#0
@@ -29,7 +29,7 @@ func.func @swapped_components(%s: !mcf.expansion<bf16 x 2>) -> !mcf.expansion<bf
   return %t : !mcf.expansion<bf16 x 2>
 }
 
-// A part of a longer expansion is not that expansion.
+// Part of a longer expansion is not that expansion.
 // CHECK-LABEL: func.func @fewer_components(
 // CHECK:         %[[C:.+]]:3 = mcf.components
 // CHECK:         %[[S:.+]] = mcf.pack %[[C]]#0, %[[C]]#1 : !mcf.expansion<bf16 x 2>
@@ -40,8 +40,8 @@ func.func @fewer_components(%s: !mcf.expansion<bf16 x 3>) -> !mcf.expansion<bf16
   return %t : !mcf.expansion<bf16 x 2>
 }
 
-// x + 0 is not x for x = -0, and two negations are kept as they were written:
-// no operation folds on values.
+// x + 0 is not x for x = -0, and two negations are kept, since no operation
+// folds values.
 // CHECK-LABEL: func.func @values_do_not_fold(
 // CHECK-SAME:      %[[S:.+]]: !mcf.expansion<bf16 x 2>)
 // CHECK:         %[[ZERO:.+]] = arith.constant 0.000000e+00 : bf16

@@ -48,7 +48,7 @@ func.func @kahan_c1(%s: !mcf.expansion<bf16 x 3>, %a: bf16) {
 
 // -----
 
-// Operands are components in the result's format and shape.
+// Operands must be components with the result's format and shape.
 
 func.func @two_sum_operand_format(%a: bf16, %b: f16) {
   // expected-error @+1 {{failed to verify that 'rhs' has the leading component's type of 'result'}}

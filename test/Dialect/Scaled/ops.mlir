@@ -34,7 +34,7 @@ func.func @expanded(%x: vector<8xf32>, %s: bf16, %least: i32) -> (vector<8xf32>,
   return %y, %l : vector<8xf32>, vector<8xi32>
 }
 
-// One scale serves all elements of a vector.
+// A vector has a single scale.
 // CHECK-LABEL: func.func @vectors(
 // CHECK-SAME:      %[[X:.+]]: vector<8xf32>, %[[S:.+]]: f16)
 func.func @vectors(%x: vector<8xf32>, %s: f16) -> (vector<8xf32>, vector<8xi32>) {
@@ -67,7 +67,7 @@ func.func @scales(%amax: i32) -> (f8E8M0FNU, f8E8M0FNU, f32, f16) {
   return %0, %1, %2, %3 : f8E8M0FNU, f8E8M0FNU, f32, f16
 }
 
-// The parameters that have defaults are printed where they differ.
+// Parameters with default values are not printed.
 // CHECK-LABEL: func.func private @codes
 func.func private @codes() attributes {
   // CHECK-SAME: a = #scaled.dynamic<signed>,

@@ -36,7 +36,7 @@ tandem.kernel @factor_per_element compute(<component, bf16>) tensors [#p] scalar
 #s = #tandem.role<state "s">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// The update is that of another tensor.
+// The update belongs to a different tensor.
 tandem.kernel @another_tensor compute(<component, bf16>) tensors [#p, #s] scalars [] prologue {
   tandem.yield
 } body {

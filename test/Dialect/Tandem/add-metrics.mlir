@@ -4,7 +4,7 @@
 #m = #tandem.role<state "m">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// The intended update: (b - 1) * p for the decay, then the addend. A state is
+// The intended update is (b - 1) * p for the decay, plus the addend. States are
 // not measured.
 // CHECK-LABEL: tandem.kernel @decay_and_accumulate
 // CHECK:       ^bb0(%[[WIDE:.+]]: f64):
@@ -64,7 +64,7 @@ tandem.kernel @ema compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper 
   tandem.yield
 }
 
-// A prologue written by hand may yield what is not a rounding of an f64.
+// A prologue written by hand may yield a value that is not rounded from f64.
 // CHECK-LABEL: tandem.kernel @literal_factor
 // CHECK:         %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
 // CHECK-DAG:     %[[WIDE:.+]] = arith.extf %[[HALF]] : f32 to f64

@@ -8,7 +8,7 @@
 !f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E5M2>>
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-// |a| >= 2 >= |b|, and no sum is beyond 130: three operations are left.
+// |a| >= 2 >= |b|, and no sum exceeds 130: three operations remain.
 // CHECK-LABEL: tandem.kernel @shortened
 // CHECK:         %[[A:.+]] = arith.minimumf %{{.+}}, %{{.+}} : f32
 // CHECK:         %[[B:.+]] = arith.minimumf %{{.+}}, %{{.+}} : f32
@@ -40,8 +40,8 @@ tandem.kernel @shortened compute(<f32, f32>) tensors [#p, #p] scalars [] prologu
   tandem.yield
 }
 
-// A value that the prologue yields has the range there, also where the analysis starts at the
-// kernel.
+// A value that the prologue yields has the range from there, also if the
+// analysis starts at the kernel.
 // CHECK-LABEL: tandem.kernel @uniform
 // CHECK:         ^bb0(%{{.+}}: !{{.+}}, %[[A:.+]]: f32):
 // CHECK:         %[[B:.+]] = arith.minimumf %{{.+}}, %{{.+}} : f32
@@ -75,8 +75,8 @@ tandem.kernel @uniform compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hy
   tandem.yield
 }
 
-// Without an upper bound the sum may overflow: TwoSum's error is NaN then, that of
-// the shorter sequence infinite. Without a lower one no order is known.
+// Without an upper bound, the sum may overflow: TwoSum's error is NaN then, and
+// the shorter sequence's infinite. Without a lower bound, no order is known.
 // CHECK-LABEL: tandem.kernel @guarded
 // CHECK-COUNT-3: arith.addf
 // CHECK:         arith.addf
@@ -109,7 +109,7 @@ tandem.kernel @guarded compute(<f32, f32>) tensors [#p, #p] scalars [] prologue 
   tandem.yield
 }
 
-// In bf16, too; in lanes its sum alone is rounded.
+// In bf16 as well, only the sum is rounded in lanes.
 // CHECK-LABEL: tandem.kernel @lanes
 // CHECK:         %[[X:.+]] = arith.addf %[[A:.+]], %[[B:.+]] : bf16
 // CHECK-NEXT:    %[[REST:.+]] = arith.subf %[[A]], %[[X]] : bf16
@@ -146,8 +146,8 @@ tandem.kernel @lanes compute(<component, bf16>) tensors [#p, #p] scalars [] prol
   tandem.yield
 }
 
-// There is no proof of how small the error of a Fast2Sum of f32 is: conclusions from it
-// shorten nothing.
+// There is no proof that the error of an f32 Fast2Sum is small, so nothing is
+// shortened by it.
 // CHECK-LABEL: tandem.kernel @no_lemma
 // CHECK-COUNT-3: arith.addf
 tandem.kernel @no_lemma compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
@@ -177,8 +177,8 @@ tandem.kernel @no_lemma compute(<f32, f32>) tensors [#p, #p] scalars [] prologue
   tandem.yield
 }
 
-// A Fast2Sum is what it is, whatever is known; the difference in it is rounded
-// unless it is proved to be a bf16.
+// A Fast2Sum is never shortened; its difference is rounded unless it is proved
+// to be a bf16.
 // LANES-LABEL: tandem.step @granted
 // LANES:         arith.addf %{{.+}}, %{{.+}} : f32
 // LANES:         arith.andi
@@ -200,8 +200,8 @@ tandem.kernel @granted compute(<component, bf16>) tensors [#p, #p] scalars [] pr
   tandem.yield
 }
 
-// a is a whole number of bf16, b below 1/2 by a root and a constant: a may be
-// zero, but is always a multiple of b's ulp.
+// a is a whole bf16 number, and b is below 1/2 by a root and a constant: a may
+// be zero, but it is always a multiple of b's ulp.
 // LANES-LABEL: tandem.step @multiple
 // LANES:         arith.addf %{{.+}}, %{{.+}} : f32
 // LANES:         arith.andi
@@ -227,8 +227,8 @@ tandem.kernel @multiple compute(<component, bf16>) tensors [#p, #p] scalars [] p
   tandem.yield
 }
 
-// The second sum of a grow after another Fast2Sum: the addend of u is made of
-// the errors of u and of a sum that went into u.
+// The second sum of a grow after another Fast2Sum: the addend of u consists of
+// the errors of u and of a sum that u depends on.
 // LANES-LABEL: tandem.step @trail
 // LANES-COUNT-12: arith.andi
 // LANES:         %[[Z:.+]] = arith.subf
@@ -259,7 +259,7 @@ tandem.kernel @trail compute(<component, bf16>) tensors [#p, #p, #p] scalars [] 
   tandem.yield
 }
 
-// The same in an 8-bit format.
+// The same holds in an 8-bit format.
 // LANES8-LABEL: tandem.step @trail_bytes
 // LANES8-COUNT-5: scaled.encode_float f8E5M2, %
 // LANES8:         %[[S:.+]] = arith.addf
@@ -292,8 +292,8 @@ tandem.kernel @trail_bytes compute(<f32, f32>) tensors [#p, #p, #p] scalars [] p
   tandem.yield
 }
 
-// Both factors are at least 1: the error is a multiple of 2^-14. Without that it
-// may be below the smallest number, and is rounded.
+// Both factors are at least 1, so the error is a multiple of 2^-14. Otherwise,
+// it may be below the smallest number and is rounded.
 // LANES-LABEL: tandem.step @products
 // LANES:         %[[ERROR:.+]] = math.fma
 // LANES-NEXT:    arith.bitcast %[[ERROR]]

@@ -7,7 +7,7 @@
 !pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
 !kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>
 
-// Under the f32 policy an update is the arithmetic that it names, and a store
+// Under the f32 policy, an update is the arithmetic that it names, and a store
 // encodes f32.
 // CHECK-LABEL: tandem.kernel @f32
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[G:.+]]: !tandem{{.+}}, %[[B:.+]]: f32):
@@ -33,8 +33,8 @@ tandem.kernel @f32 compute(<f32, f32>) tensors [#p, #g] scalars [#tandem.role<hy
   tandem.yield
 }
 
-// Each operation rounds to bf16. One with an f32 uniform rounds to f32 first:
-// the operand is widened exactly.
+// Each operation rounds to bf16. An operation with an f32 uniform value first
+// rounds to f32; its other operand is widened exactly.
 // CHECK-LABEL: tandem.kernel @rounding
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[B:.+]]: f32):
 // CHECK-NEXT:    %[[X:.+]] = tandem.load %[[P]] {{.+}} -> bf16
@@ -95,8 +95,8 @@ tandem.kernel @wide_gradient compute(<component, bf16>) tensors [#p, #g] scalars
   tandem.yield
 }
 
-// An expansion is read whole by its own update, elsewhere its leading component
-// is; its decay multiplies with the factor split in two, from f64.
+// Only an expansion's own update reads it as a whole; other uses read the
+// leading component. Its decay multiplies by the factor split in two from f64.
 // CHECK-LABEL: tandem.kernel @expansion
 // CHECK:       ^bb0(%[[WIDE:.+]]: f64):
 // CHECK-DAG:     %[[HIGH:.+]] = arith.truncf %[[WIDE]] : f64 to bf16
@@ -152,7 +152,7 @@ tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [#tandem.ro
   tandem.yield
 }
 
-// A prologue written by hand may yield what is not a rounding of an f64.
+// A prologue written by hand may yield a value that is not rounded from f64.
 // CHECK-LABEL: tandem.kernel @literal_factor
 // CHECK:         %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[HALF]] : f32 to f64
@@ -169,7 +169,7 @@ tandem.kernel @literal_factor compute(<component, bf16>) tensors [#p] scalars []
   tandem.yield
 }
 
-// A flag is raised by a condition on components, a metric is a sum in f64.
+// A flag is raised by a condition on components, and a metric is a sum in f64.
 // CHECK-LABEL: tandem.kernel @reported
 // CHECK:         %[[VALUE:.+]] = tandem.load %{{.+}} -> bf16
 // CHECK:         %[[REAL:.+]] = arith.extf %[[VALUE]] : bf16 to f32
@@ -190,7 +190,7 @@ tandem.kernel @reported compute(<component, bf16>) tensors [#p] scalars [] prolo
   tandem.yield
 }
 
-// A maximum of bits is one of integers.
+// A maximum of bits is a maximum of integers.
 // CHECK-LABEL: tandem.kernel @bits
 // CHECK:         tandem.reduce max %{{.+}} group(256) : i32
 tandem.kernel @bits compute(<component, bf16>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {

@@ -8,11 +8,11 @@
 
 // NONE: error: no strategy given; built-in ones are {{.*}}bf16, {{.*}}collage-plus, {{.*}}remainder
 // UNKNOWN: error: unknown strategy 'bf17'; built-in ones are {{.*}}bf16, {{.*}}remainder{{.*}}; others are files <name>.mlir on the search path, or defined in the module
-// A pass reads no files.
+// The pass does not read files.
 // PATH: no such option path
 // MISNAMED: strategies{{.}}misnamed.mlir:1:1: error: the file of strategy 'misnamed' does not define tandem.strategy @"misnamed"
 
-// One error, in the strategy's file, which says what is wanted.
+// The only error is in the strategy's file and says what is expected.
 // UNREADABLE: strategies{{.}}unreadable.mlir:2:40: {{(error: )?}}expected a code, got f8E4M3FN; codes are #scaled.float, {{.*}} and #scaled.expanded, as in #scaled.float<f8E4M3FN>
 // UNREADABLE-NOT: failed to parse
 // UNREADABLE-NOT: does not define

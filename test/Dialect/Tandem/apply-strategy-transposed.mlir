@@ -8,14 +8,14 @@ tandem.strategy @mine compute(<f32, f32>) {
   tandem.assign saved = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
 }
 
-// A tensor that is only read is without its copy. If an input has one, the saved tensor has none.
+// A tensor that is only read has no copy. If an input has one, the saved tensor has none.
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME:    %{{[^:]+}}: !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>> {tandem.role = #tandem.role<input "x">}
 // CHECK-NOT:     saved "x"
 // CHECK-SAME:    scale = f32, transposed = true>> {tandem.role = #tandem.role<saved "y.saved">})
 // CHECK-SAME:    tandem.kept = {x = #tandem.role<saved "x.saved">}
 
-// A function of flat tensors would be one of matrices.
+// A function of flat tensors would become one of matrices.
 // KERNEL: tandem.kernel @forward compute(<f32, f32>)
 func.func @forward(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},

@@ -9,7 +9,7 @@
 #m = #tandem.role<state "m", moment = first>
 #v = #tandem.role<state "v", moment = second, domain = nonneg>
 
-// Strategies of the module itself leave with the pass. Rules apply in order.
+// The pass removes strategies in the module. Rules apply in order.
 // CHECK-NOT: tandem.strategy
 // MODULE-NOT: tandem.strategy
 tandem.strategy @mine compute(<f32, f32>) {
@@ -47,7 +47,7 @@ tandem.strategy @mine compute(<f32, f32>) {
 // SHADOWED-SAME:      #tandem.remainder> {tandem.role = #tandem.role<param "p">}
 // SHADOWED-SAME:      #tandem.float<f8E5M2>> {tandem.role = #tandem.role<grad "g">}
 
-// A graph may have the name of the strategy.
+// A graph may have the same name as the strategy.
 // NAMESAKE-LABEL: func.func @fp32(
 // NAMESAKE-SAME:      #tandem.float<f32>> {tandem.role = #tandem.role<param "p">}
 

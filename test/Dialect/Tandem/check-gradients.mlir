@@ -7,8 +7,8 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 !f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>
 
-// A gradient's magnitude above the largest that is finite raises flag 0; other
-// tensors raise nothing.
+// A gradient with a magnitude above the largest finite one raises flag 0; other
+// tensors raise no flags.
 // CHECK-LABEL: tandem.kernel @check
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[G:.+]]: !tandem{{.+}}, %[[H:.+]]: !tandem
 // CHECK-NEXT:    tandem.load_plane %[[P]][0] {{.+}} -> f32
@@ -25,7 +25,7 @@
 // CHECK-NEXT:    arith.constant 127 : i8
 // CHECK:         arith.constant 126 : i8
 // CHECK:         tandem.set_flag %{{.+}}[0] : i1
-// A plane that was loaded as bits stays so.
+// A plane that is loaded as bits is still loaded as bits.
 // CHECK:         %[[RAW:.+]] = tandem.load_plane %[[H]][0] {{.+}} -> i8
 // CHECK-NEXT:    arith.constant 127 : i8
 // CHECK-NEXT:    arith.andi %[[RAW]],

@@ -5,8 +5,8 @@
 #row = affine_map<(i, j) -> (i)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// A saved value is a destination and a result. A name that an input has gets a suffix;
-// a value that is saved twice is stored once, for the stricter consumer.
+// A saved value is a destination and a result. If an input has the same name, it gets
+// a suffix; a value that is saved twice is stored once, for the stricter consumer.
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME:      %[[X:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}
 // CHECK-SAME:      %[[Y:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}
@@ -19,7 +19,7 @@
 // CHECK-NOT:     tandem.save
 // CHECK:         return %[[SQUARE]], %[[X]], %[[SQUARE]], %[[SUM]]
 
-// An input or output that is stored as it is saved is not stored again.
+// An input or output whose storage is that of the saved tensor is not stored again.
 // SHARED-LABEL: func.func @forward(
 // SHARED-NOT:       "x.saved"
 // SHARED-NOT:       saved "square"
@@ -45,7 +45,7 @@ func.func @forward(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
   return %square : tensor<?x?xf32>
 }
 
-// Both names of a tensor are one argument.
+// Both names of a tensor are a single argument.
 // CHECK-LABEL: func.func @backward(
 // CHECK-SAME:      %[[X:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<restored "x.saved">}
 // CHECK-SAME:      %[[SQUARE:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<restored "square", consumer = linear>}

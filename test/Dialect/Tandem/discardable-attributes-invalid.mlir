@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
-// Attributes of tandem on operations and results of other dialects.
+// These are tandem attributes on operations and results of other dialects.
 
 // expected-error @+1 {{'func.func' op has 'tandem.frward', which is not an operation's attribute of tandem; those are tandem.forward, tandem.kept, tandem.compute, tandem.scope}}
 func.func private @unknown() attributes {tandem.frward = @f}

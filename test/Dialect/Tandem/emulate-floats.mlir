@@ -10,12 +10,13 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 !f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E5M2>>
 
-// Nothing smaller than f32 is left anywhere, and no truncation but from f64.
+// No type smaller than f32 remains, and no truncation except from f64.
 // ALL-NOT: {{: (vector<.*x)?(bf16|f16|f8E4M3FN|f8E5M2)}}
 // ALL-NOT: arith.truncf {{.*}} : f32
 
-// Load: the pattern in the high half of an f32. Product: the same in f32, then
-// rounded by adding half a unit minus one and the last bit that is kept.
+// A load puts the pattern into the high half of an f32. A product is computed in
+// f32 and then rounded by adding half a unit minus one and the last bit that is
+// kept.
 // CHECK-LABEL: tandem.step @rounding
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[SIXTEEN:.+]] = arith.constant 16 : i32
@@ -68,7 +69,7 @@ tandem.kernel @exact compute(<component, bf16>) tensors [#p] scalars [] prologue
   tandem.yield
 }
 
-// A product's residual is exact in f32; any other fma goes through f64.
+// A product's residual is exact in f32; any other fma is computed in f64.
 // CHECK-LABEL: tandem.step @fma
 // CHECK:         %[[PRODUCT:.+]] = arith.mulf %[[X:.+]], %[[X]] : f32
 // CHECK:         %[[NEGATED:.+]] = arith.negf %[[ROUNDED:.+]] : f32
@@ -90,8 +91,8 @@ tandem.kernel @fma compute(<component, bf16>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A uniform value of the format becomes an f32 slot; its rounding from f64
-// passes f32 with rounding to odd.
+// A uniform value of the format becomes an f32 slot; rounding it from f64 first
+// rounds to f32, to odd.
 // CHECK-LABEL: tandem.step @uniform
 // CHECK:         arith.truncf %{{.+}} : f64 to f32
 // CHECK-NOT:     arith.truncf
@@ -110,8 +111,9 @@ tandem.kernel @uniform compute(<component, bf16>) tensors [#p] scalars [#tandem.
   tandem.yield
 }
 
-// In a Fast2Sum the sum and the part of it that is the second number's are
-// rounded, the error is a bf16 already. With another number it would not be one.
+// In a Fast2Sum, the sum and the part of it that comes from the second number are
+// rounded, while the error is already a bf16. With a different number, it would not
+// be one.
 // CHECK-LABEL: tandem.step @sum_error
 // CHECK:         %[[SUM:.+]] = arith.addf
 // CHECK:         arith.andi
@@ -141,7 +143,7 @@ tandem.kernel @sum_error compute(<component, bf16>) tensors [#p, #p, #p] scalars
   tandem.yield
 }
 
-// A format that is not listed stays.
+// A format that is not listed does not change.
 // CHECK-LABEL: tandem.step @other_format
 // CHECK:         tandem.load_plane %{{.+}} -> f8E5M2
 // CHECK:         arith.mulf %{{.+}}, %{{.+}} : f8E5M2
@@ -155,8 +157,8 @@ tandem.kernel @other_format compute(<f32, f32>) tensors [#p] scalars [] prologue
   tandem.yield
 }
 
-// 8-bit floats are read, rounded and written by operations of their own. A number
-// keeps the code that it was rounded to; a negated one gets another.
+// 8-bit floats are read, rounded and written by separate operations. A number
+// keeps the code from its rounding; a negated number gets a new code.
 // ALL-LABEL: tandem.step @codes
 // ALL:         %[[CODE:.+]] = tandem.load_plane %{{.+}} -> i8
 // ALL:         %[[X:.+]] = scaled.decode_float f8E5M2, %[[CODE]] : i8 -> f32
@@ -179,8 +181,8 @@ tandem.kernel @codes compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 }
 
-// A target's conversion rounds to f16 and back. It leaves a NaN's payload, which a
-// rounding to bf16 then minds.
+// A target's conversion rounds to f16 and back. It preserves a NaN's payload,
+// which a rounding to bf16 then handles.
 // HALF-LABEL: tandem.step @half
 // HALF:         %[[CODE:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i16
 // HALF-NEXT:    %[[X:.+]] = arith.bitcast %[[CODE]] : i16 to f16

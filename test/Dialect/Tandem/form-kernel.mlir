@@ -5,8 +5,8 @@
 #g = #tandem.role<grad "g">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// A fastmath flag does not enter a kernel; a constant is one number for all
-// elements and goes through the prologue.
+// Fastmath flags do not enter a kernel. A constant is the same for all elements
+// and moves to the prologue.
 // CHECK-LABEL: tandem.kernel @tensors compute(<component, bf16>)
 // CHECK-SAME:      tensors [#tandem.role<param "p">, #tandem.role<grad "g">] scalars [] prologue {
 // CHECK-NEXT:    %[[HALF:.+]] = arith.constant 5.000000e-01 : f64
@@ -34,8 +34,8 @@ func.func @tensors(%p: !bf16 {tandem.role = #p}, %g: !bf16 {tandem.role = #g}) -
   return %4 : !bf16
 }
 
-// Hyperparameters are computed in f64, whatever precision the graph wrote, and
-// rounded once. One value is one slot.
+// Hyperparameters are computed in f64, whatever precision the graph has, and
+// rounded once. Each value has one slot.
 // CHECK-LABEL: tandem.kernel @scalars compute(<f32, f32>)
 // CHECK-SAME:      scalars [#tandem.role<hyper "lr">, #tandem.role<step "t">] prologue {
 // CHECK-NEXT:  ^bb0(%[[LR:.+]]: f64, %[[T:.+]]: i64):
@@ -72,8 +72,8 @@ func.func @scalars(%p: !bf16 {tandem.role = #p}, %lr: f32 {tandem.role = #tandem
   return %4 : !bf16
 }
 
-// Chained linalg operations, of any rank, become one body; a splat indexed by
-// another map is still one number.
+// Chained linalg operations of any rank become one body; a splat indexed by
+// another map is still the same number.
 // CHECK-LABEL: tandem.kernel @rank_two
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[S:.+]]: f32):
 // CHECK-NEXT:    %[[X:.+]] = tandem.load %[[P]]
@@ -107,8 +107,8 @@ func.func @rank_two(%p: !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>> {tan
   return %5 : !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
 }
 
-// A sum over all elements is one reduction; what is made from it, a scalar, alone
-// or as a tensor. CSE comes later.
+// A sum over all elements is one reduction. Values derived from it are scalars,
+// used as such or as tensors. CSE runs later.
 // CHECK-LABEL: tandem.kernel @sums
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[HALF:.+]]: f32):
 // CHECK:         %[[X:.+]] = tandem.load %[[P]]
@@ -159,7 +159,7 @@ func.func @no_graph() {
   return
 }
 
-// Where a graph uses no rows and columns, its kernel's tensors are flat.
+// If a graph uses no rows and columns, its kernel's tensors are flat.
 // CHECK:       tandem.kernel @elements
 // CHECK:       ^bb0(%{{.+}}: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
 func.func @elements(%p: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> {tandem.role = #tandem.role<param "p">})
@@ -171,7 +171,7 @@ func.func @elements(%p: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> {tan
   return %z : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 }
 
-// Scales of blocks make a matrix of what the graph sees as flat.
+// Scales of blocks turn tensors that are flat in the graph into matrices.
 // CHECK:       tandem.kernel @blocks compute(<f32, f32>) tensors
 // CHECK:         %[[X:.+]] = tandem.load %{{.+}} -> f32
 // CHECK-NEXT:    tandem.store %[[X]]
@@ -183,7 +183,7 @@ func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root,
   return %1 : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
 }
 
-// A vector whose entries are all alike has as many as its size says. A matrix's elements
+// A vector with equal entries has as many as its size says. A matrix's elements
 // each count once.
 // CHECK-LABEL: tandem.kernel @alike
 // CHECK:         %[[TOTAL:.+]] = tandem.reduce sum %{{.+}} over tensor : f32

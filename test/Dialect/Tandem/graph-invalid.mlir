@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -tandem-recognize-updates -split-input-file -verify-diagnostics
 
-// The rules of every graph, which each pass over graphs checks.
+// These are rules of all graphs, which each pass over graphs checks.
 
 // expected-error @+1 {{argument #1 has no tandem.role; every argument of a graph needs one}}
 func.func @missing_role(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
-// Reductions, and the rows and columns that they run along.
+// Reductions, and the rows and columns along which they run.
 
 func.func @reduce_c1_power(%x: i32) {
   // expected-error @+1 {{'tandem.reduce' op a group is a power of two from 2 to 256, got 24}}

@@ -2,8 +2,8 @@
 // RUN: tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=coat | FileCheck %s -check-prefix=COAT
 // RUN: tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=bf16 | FileCheck %s -check-prefix=SHARED
 
-// Outputs that linear layers take are saved too, whether or not something restores them; a
-// sum of the residual stream is not.
+// Outputs that linear layers take are also saved, whether or not something
+// restores them; a sum of the residual stream is not.
 // CHECK-NOT: tandem.keep_outputs
 tandem.keep_outputs @forward
 
@@ -19,7 +19,7 @@ tandem.keep_outputs @forward
 // COAT-SAME:      #tandem.float<bf16>> {tandem.role = #tandem.role<output "y", consumer = linear>}
 // COAT-SAME:      group = tensor, scale = f32>> {tandem.role = #tandem.role<saved "y.kept", consumer = linear>}
 
-// An output that is stored as linear layers keep it is what they keep.
+// An output whose storage is the one that linear layers keep is not stored again.
 // SHARED-LABEL: func.func @forward(
 // SHARED-NOT:       "y.kept"
 // SHARED-SAME:      tandem.kept = {{.*}}y = #tandem.role<saved "y.kept", consumer = linear>
@@ -34,7 +34,7 @@ func.func @forward(
   return %sum, %square : tensor<?x?xf32>, tensor<?x?xf32>
 }
 
-// The backward pass has nothing of it.
+// The backward pass does not use it.
 // CHECK-LABEL: func.func @backward(
 // CHECK-NOT:       kept
 func.func @backward(

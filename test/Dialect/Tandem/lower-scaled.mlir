@@ -10,7 +10,7 @@
 !given = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f32, recipe = given>>
 !residual = !tandem.stored<tensor<?xf32>, #tandem.residual<bf16, i16>>
 
-// A scale of the old value decodes; one of all new values of the group encodes.
+// The old value's scale decodes; a scale of all of the group's new values encodes.
 // CHECK-LABEL: tandem.kernel @codes
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NEXT:    %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
@@ -34,7 +34,7 @@ tandem.kernel @codes compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// Codes and E8M0 are integers in memory; quantize makes canonical NaNs.
+// Codes and E8M0 are integers in memory; quantize produces canonical NaNs.
 // CHECK-LABEL: tandem.kernel @mx
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK:         %[[RAW:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
@@ -58,7 +58,7 @@ tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The scale is that of the step before; the next one is made from what a history has.
+// The scale is that of the previous step; the next one is computed from the history.
 // CHECK-LABEL: tandem.kernel @delayed
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NEXT:    %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
@@ -88,8 +88,8 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A given scale is checked where it is read, and stays. The code that was stored
-// is counted where it is the largest.
+// A given scale is checked when it is read, and it does not change. Stored
+// codes of the largest magnitude are counted.
 // CHECK-LABEL: tandem.kernel @given
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK:         scaled.given_scale
@@ -116,18 +116,19 @@ tandem.kernel @given compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// L * ((x - hi) / h), with h half an ulp of hi, by whose inverse two exact products with
-// powers of two multiply.
+// L * ((x - hi) / h), with h half an ulp of hi: an exact product with the inverse of half the
+// power of two below hi, then one with L times a power of two. An hi that is not finite has
+// the distance zero.
 // CHECK-LABEL: tandem.kernel @residual
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK:         %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
 // CHECK:         %[[R:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
 // CHECK:         arith.truncf %[[X:.+]] : f32 to bf16
 // CHECK:         %[[REST:.+]] = arith.subf %[[X]], %{{.+}} : f32
-// CHECK:         %[[SCALED:.+]] = arith.mulf %[[REST]], %{{.+}} : f32
-// CHECK:         %[[FRACTION:.+]] = arith.mulf %[[SCALED]], %{{.+}} : f32
-// CHECK:         %[[LEVELS:.+]] = arith.constant 3.276700e+04 : f32
-// CHECK:         arith.mulf %[[FRACTION]], %[[LEVELS]] : f32
+// CHECK:         %[[FINITE:.+]] = arith.select %{{.+}}, %[[REST]], %{{.+}} : f32
+// CHECK:         %[[DISTANCE:.+]] = arith.mulf %[[FINITE]], %{{.+}} : f32
+// CHECK:         %[[LEVELS:.+]] = arith.constant 0x4A7FFE00 : f32
+// CHECK:         arith.mulf %[[DISTANCE]], %[[LEVELS]] : f32
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[P]][1] : i16
 tandem.kernel @residual compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -139,7 +140,8 @@ tandem.kernel @residual compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The element's random bits go to the code. The seed and the step are the kernel's.
+// The element's random bits are passed to the code. The seed and the step are the
+// kernel's.
 // CHECK-LABEL: tandem.kernel @stochastic
 // CHECK-SAME:      scalars [#tandem.role<step "step">, #tandem.role<seed "seed">] prologue {
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[LOW:.+]]: i32, %[[HIGH:.+]]: i32, %[[STEP:.+]]: i32):
@@ -156,7 +158,7 @@ tandem.kernel @stochastic compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A second moment has a floor, and dithered bits are those of its number among the tensors.
+// A second moment has a floor, and dithered bits depend on its index among the tensors.
 // CHECK-LABEL: tandem.kernel @moment
 // CHECK:         %[[R:.+]] = tandem.random_bits dither %[[V:[^ ]+]] seed
 // CHECK:         %[[Q:.+]] = scaled.quantize #scaled.root<dither>, %{{.+}} by %{{.+}} random %[[R]] floor : f32, f32, i32 -> i8
@@ -170,8 +172,8 @@ tandem.kernel @moment compute(<f32, f32>) tensors [#tandem.role<state "v", momen
   tandem.yield
 }
 
-// Without a scale a value is coded at once: no division, no group. The root of what is
-// negative is NaN, which is not finite.
+// Without a scale, values are encoded directly, without division and groups.
+// The root of a negative number is NaN, which is not finite.
 // CHECK-LABEL: tandem.kernel @coded
 // CHECK-NOT:     scaled.
 // CHECK-NOT:     tandem.reduce
@@ -183,8 +185,8 @@ tandem.kernel @moment compute(<f32, f32>) tensors [#tandem.role<state "v", momen
 // CHECK:         %[[M:.+]] = arith.andi %[[BITS]], %{{.+}} : i32
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]], %{{.+}} : i32
 // CHECK-NOT:     arith.mulf %[[ROOT]]
-// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : i32 to i8
+// CHECK:         %[[BYTE:.+]] = arith.trunci %{{.+}} : i32 to i8
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[BYTE]], %{{.+}} : i8
 // CHECK-NEXT:    tandem.store_plane %[[CODE]], %[[P]][0] : i8
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -198,7 +200,7 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 !transposed = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 2, transposed = true>>
 
-// The code goes to both planes, before the values that the next store needs.
+// The code is stored in both planes before the values for the next store.
 // CHECK-LABEL: tandem.kernel @transposed
 // CHECK:       ^bb0(%{{.+}}: !tandem{{.+}}, %[[Y:.+]]: !tandem
 // CHECK:         %[[NEXT:.+]] = tandem.load_plane %[[Y]][3] {{.+}} -> i32

@@ -12,7 +12,8 @@
 !pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
 !kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>
 
-// A NaN, a magnitude above the largest that is none, is stored as one pattern.
+// A NaN, whose magnitude exceeds the largest one that is not, is stored as one
+// pattern.
 // CHECK-LABEL: tandem.kernel @float
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NEXT:    %[[STORED:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> f8E4M3FN
@@ -36,7 +37,7 @@ tandem.kernel @float compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// Where the visible plane is no longer what the master rounds to, it is the
+// If the visible plane differs from the rounded master, it is the
 // value.
 // CHECK-LABEL: tandem.kernel @master
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
@@ -59,8 +60,8 @@ tandem.kernel @master compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// ((hi - (lo >> 15)) << 16) | lo, and (u + 0x8000) >> 16 with u's low half; a
-// NaN is 0x7FFF0000. A zero hi beside a lo that would borrow is a zero.
+// ((hi - (lo >> 15)) << 16) | lo, and (u + 0x8000) >> 16 with u's low half; NaN
+// is 0x7FFF0000. A zero hi with a lo that would borrow is zero.
 // CHECK-LABEL: tandem.kernel @remainder
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
@@ -97,8 +98,8 @@ tandem.kernel @remainder compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The copy and the codes are read, and the copy is written as what the new
-// codes decode to.
+// The copy and the codes are read, and the copy is written as the decoded new
+// codes.
 // CHECK-LABEL: tandem.kernel @working
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[COPY:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
@@ -146,7 +147,7 @@ tandem.kernel @expansion_in_f32 compute(<f32, f32>) tensors [#p] scalars [] prol
   tandem.yield
 }
 
-// Under the component policy nothing is rounded on the way.
+// Under the component policy, there is no intermediate rounding.
 // CHECK-LABEL: tandem.kernel @kahan
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NOT:     float
@@ -163,7 +164,7 @@ tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [] prologue
   tandem.yield
 }
 
-// Random bits need a seed and the step: the kernel gets those it lacks.
+// Random bits require a seed and the step: the kernel gets the missing ones.
 // CHECK-LABEL: tandem.kernel @stochastic
 // CHECK-SAME:      scalars [#tandem.role<step "t">, #tandem.role<seed "seed">] prologue {
 // CHECK-NEXT:  ^bb0(%[[T:.+]]: i64, %[[SEED:.+]]: i64):
@@ -188,7 +189,7 @@ tandem.kernel @stochastic compute(<f32, f32>) tensors [#p] scalars [#tandem.role
   tandem.yield
 }
 
-// A kernel that has both scalars uses them, once for all its stores.
+// A kernel that has both scalars uses them for all of its stores.
 // CHECK-LABEL: tandem.kernel @two_draws
 // CHECK-SAME:      scalars [#tandem.role<seed "s">, #tandem.role<step "t">] prologue {
 // CHECK:         tandem.yield %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}} : i32, i32, i32
@@ -206,8 +207,8 @@ tandem.kernel @two_draws compute(<f32, f32>) tensors [#p, #tandem.role<state "m"
   tandem.yield
 }
 
-// The change of a pair is the sum of its parts' changes; the sums are D * D_eff,
-// D * D, lost updates and updates.
+// The change of a pair is the sum of its parts' changes; the metrics sum D *
+// D_eff, D * D, lost updates and updates.
 // CHECK-LABEL: tandem.kernel @descent
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0]
@@ -241,7 +242,7 @@ tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A NaN that a kernel stores to a plane itself becomes canonical.
+// A NaN that a kernel stores directly to a plane becomes canonical.
 // CHECK-LABEL: tandem.kernel @own_store
 // CHECK:         %[[CODE:.+]] = arith.bitcast %{{.+}} : bf16 to i16
 // CHECK:         %[[NAN:.+]] = arith.cmpi ugt
@@ -256,7 +257,7 @@ tandem.kernel @own_store compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The params of a kernel share the sums: an element adds what all of them have.
+// The params of a kernel share the sums: an element adds the contributions of all.
 // CHECK-LABEL: tandem.kernel @descents
 // CHECK:         %[[P2:.+]] = arith.mulf %{{.+}} : f64
 // CHECK:         %[[Q2:.+]] = arith.mulf %{{.+}} : f64

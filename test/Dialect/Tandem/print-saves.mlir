@@ -6,7 +6,7 @@
 // RUN: not tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=coat -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 // RUN: not tandem-opt %s -tandem-connect-saves -tandem-print-saves=hidden=100 -o /dev/null 2>&1 | FileCheck %s -check-prefix=EARLY
 
-// The three rows of COAT's table 2, which leaves scales out: 22.66, 18.33 and 13.33 U.
+// The three rows of COAT's table 2, which excludes scales: 22.66, 18.33 and 13.33 U.
 // EAGER:      @llama_layer keeps for a token, in U = 3072 * 2 bytes:
 // EAGER-DAG:  attention_norm 2.0000 2.0000 nonlinear #tandem.float<f32>
 // EAGER-DAG:  act_gate 2.6667 2.6667 nonlinear #tandem.float<bf16>
@@ -27,20 +27,21 @@
 // COAT-NEXT:  linear_down 1.3333 1.3333 1 act_silu, act_up
 // COAT-NOT:   {{.}}
 
-// With the transposed copies of what goes into linear layers.
+// These include the transposed copies of inputs of linear layers.
 // FP8-DAG:    linear_qkv 1.0000 1.0000 linear #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
 // FP8:        total {{.+}}
 
-// 100 elements have 7 scales in groups of 16; a number for each row is 2 of its 200 bytes.
+// 100 elements have 7 scales in groups of 16; a number for each row takes 2 of its 200
+// bytes.
 // CHECK:      @forward keeps for a token, in U = 100 * 2 bytes:
 // CHECK-NEXT:   payload and scales consumer storage
 // CHECK-NEXT:   level 0.0200 0.0200 nonlinear #tandem.float<f32>
 // CHECK-NEXT:   x.saved 0.5000 0.5700 nonlinear #tandem.scaled<#scaled.float<f8E4M3FN>, group = 16, scale = bf16>
 // CHECK-NEXT:   total 0.5200 0.5900
 
-// An output takes what is saved and inputs that the backward pass takes too; a sum along a row
-// of 100 takes as many additions for its one element. The product takes an input that the
-// backward pass lacks.
+// An output can be recomputed from saved tensors and from inputs that the
+// backward pass also takes. A sum along a row of 100 takes as many additions for
+// its single element. The product needs an input that the backward pass lacks.
 // CHECK-NEXT: @softened keeps for a token, in U = 100 * 2 bytes:
 // CHECK:        total
 // CHECK-NEXT:   computed again instead payload and scales operations of

@@ -27,7 +27,7 @@ func.func @subtract(%p: tensor<?xf32> {tandem.role = #p},
   return %0 : tensor<?xf32>
 }
 
-// The difference the other way round is not an update of p.
+// The reversed difference is not an update of p.
 // CHECK-LABEL: func.func @subtract_from(
 // CHECK-NOT:     tandem.accumulate
 // CHECK:         arith.subf
@@ -57,7 +57,7 @@ func.func @ema(%g: tensor<?xf32> {tandem.role = #g}, %m: tensor<?xf32> {tandem.r
   return %0 : tensor<?xf32>
 }
 
-// Decay, then a sum: two steps of one update, in order.
+// Decay followed by a sum is one update with two steps, in order.
 // CHECK-LABEL: func.func @decay_then_accumulate_then_decay(
 // CHECK-SAME:      %[[P:.+]]: tensor<?xf32> {{.+}}, %[[G:.+]]: tensor<?xf32> {{.+}}, %[[B:.+]]: f64
 // CHECK:         %[[FACTOR:.+]] = tensor.splat
@@ -76,7 +76,7 @@ func.func @decay_then_accumulate_then_decay(
   return %1 : tensor<?xf32>
 }
 
-// A factor that differs between elements makes no decay.
+// A factor that differs between elements is not a decay.
 // CHECK-LABEL: func.func @factor_per_element(
 // CHECK-NOT:     tandem.decay
 // CHECK:         arith.mulf
@@ -102,7 +102,7 @@ func.func @nearer_operand(%p: tensor<?xf32> {tandem.role = #p},
   return %1 : tensor<?xf32>
 }
 
-// An update that is written directly stays, and what it starts from is named.
+// An explicit update does not change, and the value that it starts from is named.
 // CHECK-LABEL: func.func @written(
 // CHECK-SAME:      %[[P:.+]]: tensor<?xf32> {{.+}}, %[[G:.+]]: tensor<?xf32> {{[^%]+}})
 // CHECK:         %[[ONE:.+]] = tandem.accumulate %[[P]], %[[G]]

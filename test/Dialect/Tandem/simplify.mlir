@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -tandem-simplify | FileCheck %s
 
-// Folds are exact, and dead operations disappear; x + 0.0 is not x for x = -0.0.
+// Folds are exact and dead operations disappear; x + 0.0 is not x for x = -0.0.
 
 // CHECK-LABEL: func.func @exact
 // CHECK-SAME: (%[[X:.+]]: bf16)
@@ -20,7 +20,7 @@ func.func @exact(%x: bf16) -> (bf16, bf16, bf16) {
   return %four, %sum, %same : bf16, bf16, bf16
 }
 
-// Factors stand in the order of their definitions.
+// Factors are ordered by their definitions.
 
 // CHECK-LABEL: func.func @factors
 // CHECK-SAME: (%[[X:.+]]: f32, %[[Y:.+]]: f32)
@@ -34,7 +34,8 @@ func.func @factors(%x: f32, %y: f32) -> (f32, f32) {
   return %0, %1 : f32, f32
 }
 
-// A number is never less than itself, and neither is NaN; equal is only a number.
+// Numbers and NaNs are never less than themselves, and only numbers are equal to
+// themselves.
 
 // CHECK-LABEL: func.func @with_itself
 // CHECK-SAME: (%[[X:.+]]: f32, %[[Y:.+]]: f32, %[[V:.+]]: vector<4xf32>)

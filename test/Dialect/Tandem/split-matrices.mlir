@@ -6,9 +6,9 @@
 #r = #tandem.role<state "r", per = row>
 #c = #tandem.role<state "c", per = column>
 
-// Sums along rows and columns are made in one phase. What differs between rows
-// alone is summed up by a phase that sees each row once, when its elements have been
-// seen, in a launch of its own.
+// One phase computes sums along rows and columns. Values that differ only
+// between rows are summed by a phase that processes each row once, after its
+// elements, in a separate launch.
 // CHECK:       tandem.step @means compute(<f32, f32>) reductions(3) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
@@ -32,7 +32,7 @@
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
 
-// Entries that are kept for each row and each column are written when no launch reads them.
+// Entries per row and per column are written once no launch reads them.
 // CHECK:       tandem.launch epilogue per(row) body
 // CHECK:         %[[SUM:.+]] = tandem.load_reduction_result[0] over row : f32
 // CHECK:         tandem.store_plane %{{.+}}, %arg1[0]
@@ -64,7 +64,7 @@ tandem.kernel @means compute(<f32, f32>) tensors [#p, #r, #c] scalars [] prologu
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// All elements of a matrix meet in their rows first.
+// All elements of a matrix are reduced along rows first.
 // CHECK:       tandem.step @norm compute(<f32, f32>)
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
@@ -128,7 +128,7 @@ tandem.kernel @element_in_row compute(<f32, f32>) tensors [#p, #r] scalars [] pr
 #p = #tandem.role<param "p">
 #c = #tandem.role<state "c", per = column>
 
-// A maximum is the same however often an entry counts, a sum is not.
+// A maximum does not depend on how often an entry counts, but a sum does.
 // CHECK:       tandem.step @largest compute(<f32, f32>)
 // CHECK:       tandem.launch reduction body
 // CHECK:         %[[Y:.+]] = tandem.load_plane %arg1[0]
@@ -161,7 +161,7 @@ tandem.kernel @largest compute(<f32, f32>) tensors [#p, #c] scalars [] prologue 
 #p = #tandem.role<param "p">
 #s = #tandem.role<state "s">
 
-// The scales of rows and blocks are written when all their elements have been read.
+// Scales of rows and blocks are written after their elements are read.
 // CHECK:       tandem.step @scales compute(<f32, f32>) reductions(2) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
@@ -216,10 +216,10 @@ tandem.kernel @row_in_block compute(<f32, f32>) tensors [#tandem.role<param "p">
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 !c = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-// Sums of rows are known when a launch has gone over these, those of columns when it has
-// ended. So the second phase is fused with the first, however many sums of columns they
-// make, the third begins a launch, and the last, which reads no more of columns than the
-// third has, is fused with it.
+// Sums of rows are known after a launch has processed the rows, those of
+// columns when it has ended. So the second phase is fused with the first,
+// whatever its column sums, the third one begins a new launch, and the last
+// one, which reads no more column sums than the third, is fused with it.
 // CHECK:       tandem.step @launches compute(<f32, f32>) reductions(4) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32

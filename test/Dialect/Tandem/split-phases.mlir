@@ -5,8 +5,8 @@
 #p = #tandem.role<param "p">
 #v = #tandem.role<state "v">
 
-// A norm of the model, then one of each tensor that needs it, then the update:
-// each phase computes again what it needs.
+// A norm of the model, a norm of each tensor that depends on it, and the
+// update: each phase recomputes the values that it needs.
 // CHECK:       tandem.step @norms compute(<f32, f32>) reductions(2) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
@@ -47,7 +47,7 @@ tandem.kernel @norms compute(<f32, f32>) tensors [#p, #v] scalars [] prologue {
   %amax = tandem.reduce max %bits over tensor : i32
   %scale = arith.bitcast %amax : i32 to f32
   %z = arith.mulf %y, %scale : f32
-  // A state that needs no reduction is written last, too: earlier phases read it.
+  // A state without reductions is also written last: earlier phases read it.
   tandem.store_plane %x, %v[0] : f32, !f32
   tandem.store_plane %z, %p[0] : f32, !f32
   tandem.yield
@@ -58,8 +58,8 @@ tandem.kernel @norms compute(<f32, f32>) tensors [#p, #v] scalars [] prologue {
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-// The old scale is read until the last phase has ended. A part of a reduction
-// that nothing but the end needs is made in the last phase itself.
+// The old scale is read until the last phase ends. A reduction that only the
+// epilogue uses is computed in the last phase itself.
 // CHECK-NOT:   tandem.launch reduction
 // CHECK:       tandem.step @delayed compute(<f32, f32>) reductions(1) tensors
 // CHECK:       tandem.launch main body
@@ -92,7 +92,7 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// Numbers are compared as integers in the same order, a NaN after all of them.
+// Numbers are compared as integers in the same order, with NaN last.
 // CHECK:       tandem.step @largest compute(<f32, f32>) reductions(1) tensors
 // CHECK:       tandem.launch reduction body
 // CHECK:         %[[X:.+]] = tandem.load_plane
@@ -122,7 +122,7 @@ tandem.kernel @largest compute(<f32, f32>) tensors [#p] scalars [] prologue {
 !history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 4>>
 #p = #tandem.role<param "p">
 
-// A history belongs to the end: nothing before it waits for the reduction.
+// A history is written in the epilogue: no phase waits for its reduction.
 // CHECK-NOT:   tandem.launch reduction
 // CHECK:       tandem.step @history compute(<f32, f32>) reductions(1) tensors
 // CHECK:       tandem.launch main body

@@ -5,8 +5,8 @@
 !root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
 !expanded = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 32, scale = f32>>
 
-// code / 3 for all bytes: 0, 1/3, 2/3, 1 and so on. What depends on the scale is
-// computed.
+// The table has code / 3 for all bytes: 0, 1/3, 2/3, 1 and so on. Values that
+// depend on the scale are computed.
 // CHECK-LABEL: tandem.step @quotient
 // CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
 // CHECK:         %[[S:.+]] = tandem.load_plane %{{.+}}[1] {{.+}} -> f32
@@ -31,8 +31,8 @@ tandem.kernel @quotient compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A byte that a group shares is the table's row; what depends on it alone stays,
-// once for the group, if something else reads it.
+// A byte that a group shares selects the table's row. Values that depend only
+// on it stay, once per group, if they have other uses.
 // OPTIONS-LABEL: tandem.step @shared
 // OPTIONS-NOT:     tandem.lookup
 // CHECK-LABEL: tandem.step @shared
@@ -60,7 +60,7 @@ tandem.kernel @shared compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A value in the way to another one may be read by itself.
+// An intermediate value may have other uses.
 // OPTIONS-LABEL: tandem.step @chain
 // OPTIONS-COUNT-1: tandem.lookup
 // CHECK-LABEL: tandem.step @chain
@@ -88,7 +88,7 @@ tandem.kernel @chain compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// Few operations are cheaper than a lookup.
+// A few operations are cheaper than a lookup.
 // CHECK-LABEL: tandem.step @cheap
 // CHECK-NOT:     tandem.lookup
 tandem.kernel @cheap compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -106,8 +106,8 @@ tandem.kernel @cheap compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A conversion by the chip is an operation like others: of the codes 0 and 1, 0
-// and 2^-9, of 0x7F NaN.
+// A conversion by the chip is tabulated like other operations: the codes 0 and
+// 1 give 0 and 2^-9, and 0x7F gives NaN.
 // CHECK-LABEL: tandem.step @converted
 // CHECK-NOT:     scaled.decode_float
 // CHECK:         tandem.lookup[%{{.+}}] in dense<"0x00000000ABAA2A3A{{.+}}"> : tensor<256xf32> : i8 -> f32

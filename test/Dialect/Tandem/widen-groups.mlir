@@ -6,8 +6,8 @@
 !wide = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 128, scale = bf16>>
 !short = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = bf16>>
 
-// The width is at most the smallest group, so that an entry for a group is one
-// number, and so is all that follows from it.
+// The width is at most the smallest group, so that an entry of a group is one
+// number, and so are all values derived from it.
 // CHECK-LABEL: tandem.step @groups
 // CHECK:         tandem.launch main width(32) body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[Q:.+]]: !tandem

@@ -12,7 +12,7 @@
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// A value that depends on no element stays scalar and is broadcast once.
+// A value that does not depend on elements stays scalar and is broadcast once.
 // CHECK-LABEL: tandem.step @mixed
 // CHECK:         arith.truncf %{{.+}} : f64 to f32
 // CHECK:         tandem.launch main width(4) body
@@ -50,8 +50,8 @@ tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hype
   tandem.yield
 }
 
-// The random bits of consecutive elements follow from uniform numbers. A uniform
-// value that is stored is broadcast.
+// The random bits of consecutive elements are derived from uniform numbers. A
+// stored uniform value is broadcast.
 // CHECK-LABEL: tandem.step @random
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[S:.+]]: i32):
 // CHECK-DAG:     %[[BITS:.+]] = tandem.random_bits %[[P]] seed(%[[S]], %[[S]]) step(%[[S]]) : {{.+}} -> vector<4xi32>

@@ -1,4 +1,4 @@
-// Texts that tandem-fuzz begins with: operations, types and attributes.
+// Initial texts of tandem-fuzz: operations, types and attributes.
 
 func.func @error_free_transforms(%a: bf16, %b: bf16) {
   %0 = mcf.fast_two_sum %a, %b granted : !mcf.expansion<bf16 x 2>

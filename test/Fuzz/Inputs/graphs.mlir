@@ -1,4 +1,4 @@
-// Texts that tandem-fuzz begins with: graphs.
+// Initial texts of tandem-fuzz: graphs.
 
 #id = affine_map<(i) -> (i)>
 func.func @sgd(

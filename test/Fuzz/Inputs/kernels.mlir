@@ -1,4 +1,4 @@
-// Texts that tandem-fuzz begins with: kernels at several stages.
+// Initial texts of tandem-fuzz: kernels at several stages.
 
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
@@ -248,7 +248,7 @@ tandem.step @blocks compute(<f32, f32>) reductions(1) tensors [#p] scalars [] pr
 
 // -----
 
-// In f16, in which the library only stores.
+// This kernel computes in f16, in which the library only stores.
 !half = !tandem.stored<tensor<?xf32>, #tandem.float<f16>>
 !pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<f16 x 2>>
 !kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<f16>>

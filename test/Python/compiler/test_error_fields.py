@@ -1,10 +1,10 @@
-#===- test_error_fields.py - Errors as a program reads them ----*- Python -*-===#
+#===- test_error_fields.py - Attributes of errors -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the attributes of errors: the kind, the parts of the
-# message, the place and the operation.
+# This file tests the attributes of errors: the kind, the parts of the message, the location and the
+# operation.
 #
 #===----------------------------------------------------------------------===#
 
@@ -62,7 +62,7 @@ def test_operation_of_an_error():
 
 
 def test_parts_of_a_launch():
-    """The runtime's errors have the same parts, and nothing that only compilers know."""
+    """Errors of the runtime have the same parts, without those that only a compiler knows."""
     kernel = tandem.compile("sgd", "fp32")
     arrays = {plane.name: np.ones(8, np.float32) for plane in kernel.planes}
     error = error_of(kernel, arrays, lr=-1.0)

@@ -1,10 +1,10 @@
-#===- test_errors.py - What is refused, and how ----------------*- Python -*-===#
+#===- test_errors.py - Refusals and their messages ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that bad input is refused with a message that
-# names the thing and the fix, before any array has changed.
+# This file tests that bad input is refused, with a message that names the problem and the fix,
+# before any array has changed.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def refuse_to_compile(*parts, graph="adamw", strategy="fp32", **options):
-    """Compiling fails; the message has all parts."""
+    """Asserts that compilation fails with a message that has all parts."""
     with pytest.raises(ValueError) as caught:
         tandem.compile(graph, strategy, **options)
     for part in parts:
@@ -276,7 +276,7 @@ SCALARS = HYPERS | {"step": 1}
 
 
 def refuse_to_run(kernel, arrays, *parts, error=ValueError, **scalars):
-    """A launch fails with a message of all parts and changes nothing."""
+    """Asserts that a launch fails with a message that has all parts and changes nothing."""
     before = {n: np.array(a, copy=True) for n, a in arrays.items()}
     with pytest.raises(error) as caught:
         kernel(arrays, **SCALARS | scalars)
@@ -304,8 +304,8 @@ def test_extra_array(kernel, arrays):
 
 
 def test_state_of_another_strategy(kernel, arrays):
-    """Planes under other names, planes without others of their tensor; not what is
-    misspelt or just missing."""
+    """The message names the strategy if planes have other names or are incomplete for their
+    tensor, but not if a name is misspelt or a tensor is missing."""
     hint = "looks like a state of another strategy, which tandem.convert_state converts"
     other = arrays | {"exp_avg.scale": arrays["exp_avg"].copy()}
     refuse_to_run(kernel, other, f"'exp_avg.scale' {hint}", error=TypeError)
@@ -320,7 +320,7 @@ def test_state_of_another_strategy(kernel, arrays):
 
 
 def test_codes_are_listed(tmp_path):
-    """Whoever writes no code is told all of them."""
+    """A strategy without a code gets a list of all codes."""
     attributes = (ROOT / "include/tandem/Dialect/Scaled/IR/ScaledAttrs.td").read_text()
     codes = re.findall(r': Scaled_Code<"\w+", "(\w+)"', attributes)
     assert len(codes) >= 7
@@ -388,7 +388,7 @@ def test_not_contiguous(kernel, arrays):
 
 @pytest.mark.parametrize("other", ("grad", "param.lo", "exp_avg"))
 def test_overlap(kernel, arrays, other):
-    """Shared by a single element; reading what another plane writes is refused."""
+    """Planes may not overlap even by one element, also if the other one is only read."""
     memory = np.zeros(39, np.uint16)
     arrays["param"], arrays[other] = memory[:20], memory[19:]
     refuse_to_run(kernel, arrays, "which the kernel writes, shares 2 bytes with",
@@ -447,7 +447,7 @@ def test_unknown_scalar(kernel, arrays):
 
 
 def test_the_step_has_no_default(kernel, arrays):
-    """Calls that leave it out would all be the first."""
+    """With a default, every call that omits it would be the first step."""
     hypers = {name: value for name, value in SCALARS.items() if name != "step"}
     before = arrays["param"].copy()
     with pytest.raises(TypeError, match="adamw under collage-plus depends on the number of "
@@ -469,7 +469,7 @@ def test_scalar_without_default(arrays):
 
 
 def test_eps_that_rounds_to_zero():
-    """Under an f16 component the default eps would divide by zero."""
+    """With an f16 component, the default eps would divide by zero."""
     kernel = compiled("adamw", "f16")
     planes = {p.name: np.ones(8, np.uint16) for p in kernel.planes}
     refuse_to_run(kernel, planes, "hyper 'eps' of row 0 is 1e-08",
@@ -478,7 +478,7 @@ def test_eps_that_rounds_to_zero():
 
 
 def test_least_eps():
-    """The message's bound is exact: half the least subnormal is a tie to zero."""
+    """The message's bound is exact: half of the smallest subnormal is a tie, rounded to zero."""
     kernel = compiled("adamw", "f16")
     planes = {p.name: np.ones(8, np.uint16) for p in kernel.planes}
     refuse_to_run(kernel, planes, "would round to zero", eps=2.0**-25)
@@ -523,7 +523,7 @@ def test_plan_row_out_of_range(kernel, arrays):
 
 
 def test_plan_second_row_is_checked(kernel, arrays):
-    """Every row is checked before the first element changes."""
+    """Every row is checked before any element changes."""
     plan = tandem.Plan(kernel)
     before = {n: a.copy() for n, a in arrays.items()}
     plan.update([20], [[arrays[p.name].ctypes.data for p in kernel.planes]])
@@ -545,7 +545,7 @@ def test_plan_lists_differ(kernel):
 
 
 def test_plan_keeps_its_tensors(kernel, arrays):
-    """A refused update leaves the plan as it was."""
+    """A refused update does not change the plan."""
     plan = tandem.Plan(kernel)
     plan.update([20], [[arrays[p.name].ctypes.data for p in kernel.planes]])
     with pytest.raises(ValueError, match=re.escape("columns is -1")):
@@ -581,8 +581,8 @@ def test_what_is_read_only_is_not_written(make):
 
 
 class Unchanging:
-    """An array that never changes, as JAX's: DLPack of before version 1, and a type that no
-    buffer has."""
+    """An immutable array, like JAX's, with DLPack before version 1 and a dtype that the buffer
+    protocol lacks."""
 
     def __init__(self, array, exports=lambda array, **_: array.__dlpack__()):
         self._array, self._exports = array, exports
@@ -595,7 +595,7 @@ class Unchanging:
 
 
 def refuse_options(array, **options):
-    """Exporters of before 2023 know of no version."""
+    """Refuses the options of DLPack 1, as exporters from before 2023 do."""
     if "max_version" in options:
         raise TypeError("unexpected keyword argument 'max_version'")
     return array.__dlpack__()
@@ -626,7 +626,7 @@ def test_gradients_may_be_read_only():
 
 
 def test_counts_are_no_floats():
-    """Signed numbers of 32 bits; unsigned ones are bits."""
+    """32-bit counts are signed; unsigned arrays are bits."""
     kernel = tandem.compile("sgd", "fp32")
     with pytest.raises(TypeError, match="must be f32 .or unsigned 32-bit integers., got int32"):
         kernel(sgd_arrays(grad=np.ones(4, np.int32)), **SGD_HYPERS)
@@ -636,7 +636,7 @@ def test_counts_are_no_floats():
 
 
 def test_one_array_twice_is_interpreted():
-    """An array that is read and not written does not come back."""
+    """The interpreter does not return an array that is read and not written."""
     array = np.ones(4, np.float32)
     tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, SGD_HYPERS)
     assert (array == 0.5).all()
@@ -648,14 +648,14 @@ def test_one_array_twice_is_interpreted():
 
 
 def drawn(run):
-    """The results of a step that rounds at random."""
+    """Returns the results of a step with stochastic rounding."""
     arrays = {"param": np.full(64, 0x3F80, np.uint16), "grad": np.full(64, 0x3A80, np.uint16)}
     run(arrays)
     return arrays["param"].tobytes()
 
 
 def test_seeds_have_64_bits():
-    """Signed or not, they are the same bits."""
+    """Signed and unsigned seeds with the same bits are equal."""
     kernel = tandem.compile("sgd", "bf16-stochastic")
     seen = set()
     for seed in (0, 1, -1, 2**63, 2**64 - 1, -(2**63), np.uint64(2**63), np.int8(-1)):
@@ -689,7 +689,7 @@ def test_steps_begin_at_one(step):
 
 
 #===----------------------------------------------------------------------===#
-# Texts that MLIR's own parser crashes on
+# Texts that crash MLIR's own parser
 #===----------------------------------------------------------------------===#
 
 LIST = """

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements short runs of what `scripts/fuzz.sh graphs` and `ptx` do for
-# long, the tests that a difference is found, kept and made small, and a refusal kept, and
-# those of texts on which the parser of MLIR itself would crash.
+# This file runs `scripts/fuzz.sh graphs` and `ptx` briefly, and tests that differences are found,
+# saved and reduced, that refusals are saved, and that texts which would crash MLIR's parser are
+# refused.
 #
 #===----------------------------------------------------------------------===#
 
@@ -29,7 +29,7 @@ import refusals  # noqa: E402
 REDUCE = graphs.TANDEM_OPT.with_name("tandem-reduce")
 
 
-# The last has expansions of f32, which the interpreter took for f32.
+# The last one has f32 expansions, which the interpreter once took for f32.
 @pytest.mark.parametrize("seed", (*range(200, 230), 1000224))
 def test_random_ways(seed):
     made = graphs.make_case(seed)
@@ -47,8 +47,8 @@ def test_ways_are_many():
 
 
 def seeded():
-    """A graph of nine operations, and a way to run it with a fault in the one
-    subtraction: the PTX adds."""
+    """Returns a graph of nine operations, and a way to run it in which the PTX adds in place of
+    its one subtraction."""
     text = """
 #id = affine_map<(i) -> (i)>
 func.func @seeded(
@@ -84,7 +84,7 @@ func.func @seeded(
 
 
 def test_a_failure_is_made_small(tmp_path):
-    """End to end: found, kept, and reduced by the command that is printed."""
+    """A fault is found, saved, and reduced by the printed command."""
     case, text = seeded()
     assert graphs.difference(case, text) == "w differ"
     graphs.keep(case, text, "w differ", tmp_path)
@@ -108,7 +108,7 @@ def test_a_failure_is_made_small(tmp_path):
 
 
 def refuse(seeds, directory):
-    """The exit status of a run of some seeds."""
+    """Returns the exit status of a run over some seeds."""
     return refusals.fuzz(argparse.Namespace(
         seconds=600, count=len(seeds), first=seeds[0], findings=directory, record=None))
 
@@ -116,13 +116,13 @@ def refuse(seeds, directory):
 def test_nothing_sound_is_refused(tmp_path, capsys):
     assert refuse(range(6), tmp_path) == 0
     printed = capsys.readouterr().out
-    # Changed kernels have something to simplify.
+    # Changed kernels contain operations that LLVM can simplify.
     assert int(re.search(r"(\d+) compiled twice", printed)[1]) > 3, printed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_refusals_are_kept(tmp_path, capsys, monkeypatch):
-    """A compiler that refuses the kernels with a division for one chip."""
+    """The compiler is replaced by one that refuses kernels with a division for one chip."""
     compile_any = tandem.compile
 
     def refusing(text, strategy=None, target="cpu", **options):
@@ -144,6 +144,6 @@ def test_refusals_are_kept(tmp_path, capsys, monkeypatch):
     ("#m = affine_map<(i) -> (" + "-" * 100000 + "i)>\n", "no more than 1024 additions and signs")),
     ids=("brackets", "after a backslash", "affine"))
 def test_text_that_is_nested_too_deeply(text, message):
-    """MLIR's parser would fill the stack and end the process."""
+    """Without the check, MLIR's parser would overflow the stack and end the process."""
     with pytest.raises(ValueError, match=f"expected {message}"):
         tandem.compile(text, "fp32")

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the very PTX text, executed in integer
-# arithmetic, computes what the kernel for CPUs and the NumPy model compute.
+# This file tests that the emitted PTX, executed in integer arithmetic, computes what the CPU kernel
+# and the NumPy model compute.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,35 +22,35 @@ from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run
 from support.launch import Tensor, aligned_copy, launch
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
-# Not a multiple of what a thread takes at once, and several chunks.
+# These sizes include tails of a thread's vector, and several chunks.
 SIZES = (1, 17, 300)
 ADVERSARIAL = ("mixed", "bits", "subnormal", "huge", "edges", "not_normalized")
 LIBRARY = STRATEGIES | SCALED_LIBRARY
 
 
 def examples(graph, strategy, kinds, sizes=SIZES):
-    """One set of planes per kind and size."""
+    """Returns one set of planes per kind and size."""
     return [cases.state(graph, LIBRARY[strategy], kind, size,
                         seed_of(graph, strategy, kind, size))
             for kind in kinds for size in sizes]
 
 
 def tensors_of(examples, offset=0, unit=1):
-    """Copies of the planes as tensors that differ in all their fields; each begins
-    at a multiple of `unit`."""
+    """Returns copies of the planes as tensors that differ in all their fields; each begins at a
+    multiple of `unit`."""
     return [Tensor({n: aligned_copy(p, offset) for n, p in planes.items()},
                    first=unit * (3 * i + offset), key=i, row=i % 2)
             for i, planes in enumerate(examples)]
 
 
 def rows_of(kernel, graph, strategy):
-    """Two rows of scalars."""
+    """Returns two rows of scalars."""
     typical = cases.hypers(graph, strategy)
     return [typical, typical | {"lr": 0.25, "weight_decay": 0.0}]
 
 
 def check(graph, strategy, chip, kinds, *, sizes=SIZES, offset=0, **options):
-    """PTX, CPU kernel and model agree on every plane."""
+    """Asserts that PTX, CPU kernel and model agree on every plane."""
     ptx, cpu = compiled(graph, strategy, chip), compiled(graph, strategy)
     before = examples(graph, strategy, kinds, sizes)
     is_whole = takes_whole_tensors(graph, LIBRARY[strategy])
@@ -89,7 +89,7 @@ def test_graphs(graph, strategy):
 @pytest.mark.parametrize("strategy", ("collage-plus", "master-weights", "fp32",
                                       "bf16-stochastic"))
 def test_misaligned(strategy, chip):
-    """Addresses off by one element take the element-wise path."""
+    """Addresses that are misaligned by one element take the element-wise path."""
     check("adamw", strategy, chip, ("mixed", "bits"), offset=1)
 
 
@@ -97,19 +97,19 @@ def test_misaligned(strategy, chip):
 @pytest.mark.parametrize("threads", (32, 64))
 @pytest.mark.parametrize("chunk_size", (8, 40, 104, 4096))
 def test_grids(blocks, threads, chunk_size):
-    """Grid, block and chunks divide the work and change no bit."""
+    """Grid, block and chunks divide the work without changing bits."""
     for strategy in ("collage-plus", "bf16-stochastic"):
         check("adamw", strategy, "sm_90", ("mixed",), blocks=blocks, threads=threads,
               chunk_size=chunk_size)
 
 
 def test_chunks_begin_anywhere():
-    """A chunk whose begin is not a multiple of 8 takes the element-wise path."""
+    """A chunk that does not begin at a multiple of 8 takes the element-wise path."""
     check("adamw", "collage-plus", "sm_90", ("ordinary",), sizes=(40,), chunk_size=13)
 
 
 def test_chunk_range():
-    """A launch touches the chunks it is given and no others."""
+    """A launch writes only the chunks that it is given."""
     kernel = compiled("adamw", "collage-plus", "sm_90")
     planes = examples("adamw", "collage-plus", ("ordinary",), (300,))[0]
     tensor = tensors_of([planes])[0]
@@ -125,7 +125,7 @@ def test_chunk_range():
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "fp32-optim", "fp32"))
 def test_every_byte_once(strategy):
-    """Aligned and whole, a thread moves 16 bytes at a time and none twice."""
+    """If data are aligned and whole, a thread moves 16 bytes at a time, each once."""
     kernel = compiled("adamw", strategy, "sm_90")
     body = kernel.ptx.split(".entry tandem_adamw(")[1]
     for kind in ("ld", "st"):
@@ -138,7 +138,7 @@ def test_every_byte_once(strategy):
 
 @on_chips
 def test_arithmetic_is_exact(strategy, chip):
-    """Roundings are spelled out, subnormals kept, nothing approximated."""
+    """Roundings are explicit, subnormals are kept, and no instruction is approximate."""
     text = compiled("adamw", strategy, chip).ptx
     assert not re.search(r"\.(ftz|approx|full)\b", text)
     assert not re.search(r"\b(add|sub|mul|fma|div|sqrt)\.(?!rn\b)\S*\.?(f16|bf16|f32|f64)"
@@ -157,7 +157,7 @@ GROUPED = ("flash", "coat", "adam8bit", "fp8-collage-plus")
 @pytest.mark.parametrize("strategy", GROUPED)
 @pytest.mark.parametrize("kind", cases.SCALED_KINDS)
 def test_groups(strategy, kind, chip):
-    """Tails of groups, of warps and of chunks, in several chunks."""
+    """Tails of groups, of warps and of chunks are correct, also in several chunks."""
     check("adamw", strategy, chip, (kind,), sizes=(1, 31, 300, 515), chunk_size=256,
           threads=64)
 
@@ -165,7 +165,7 @@ def test_groups(strategy, kind, chip):
 @pytest.mark.parametrize("threads", (32, 64, 128, 256))
 @pytest.mark.parametrize("strategy", GROUPED)
 def test_grids_of_groups(strategy, threads):
-    """Grid, block and chunks divide the work and change no bit."""
+    """Grid, block and chunks divide the work without changing bits."""
     for blocks, chunk_size in ((1, 256), (3, 512), (2, 4096)):
         check("adamw", strategy, "sm_90", ("mixed", "groups"), sizes=(257, 1100),
               blocks=blocks, threads=threads, chunk_size=chunk_size)
@@ -177,20 +177,20 @@ def test_misaligned_groups(strategy):
 
 
 def vector_accesses(kernel, kind):
-    """Bits of the vector loads or stores, sorted."""
+    """Returns the sorted widths in bits of the vector loads or stores."""
     body = kernel.ptx.split(f".entry tandem_{kernel.name}(")[1]
     return sorted(int(count) * int(bits) for count, bits in re.findall(
         rf"\b{kind}\.global[.\w]*\.v(\d)\.\w(\d+)", body))
 
 
 def accesses_of(plane):
-    """The widths of the accesses to eight elements of a plane: 32 bits each take two."""
+    """Returns the widths of the accesses to eight elements of a plane; 32-bit elements take two."""
     return [128, 128] if plane.bits == 32 else [8 * plane.bits]
 
 
 @pytest.mark.parametrize("strategy", SCALED_LIBRARY)
 def test_wide_accesses_of_groups(strategy):
-    """Eight elements at once: 128 bits of bf16, 64 of codes, nothing narrower."""
+    """Eight elements take 128 bits of bf16 and 64 bits of codes, with no narrower access."""
     kernel = compiled("adamw", strategy, "sm_90")
     for kind in ("ld", "st"):
         planes = [p for p in kernel.planes if p.group == 1
@@ -201,9 +201,9 @@ def test_wide_accesses_of_groups(strategy):
 
 @pytest.mark.parametrize("strategy", SCALED_LIBRARY)
 def test_one_tree_for_each_reduction(strategy):
-    """The eight elements of a thread meet first; 32 / 8, 128 / 8 and 256 / 8 threads
-    then take 2, 4 and 5 shuffles: one tree for each scale that is written, and one
-    for each exponent, which follows from the smallest magnitude."""
+    """A thread first reduces its eight elements; 32 / 8, 128 / 8 and 256 / 8 threads then need
+    2, 4 and 5 shuffles. There is one tree for each scale that is written, and one for each
+    exponent, which depends on the smallest magnitude."""
     kernel = compiled("adamw", strategy, "sm_90")
     text = kernel.ptx.split(".entry tandem_adamw(")[1]
     trees = [p.group // 8 for p in kernel.planes if p.is_grouped and p.written]
@@ -218,7 +218,7 @@ def test_one_tree_for_each_reduction(strategy):
 
 
 def cpu_metrics(kernel, tensors, rows):
-    """The runtime's metrics of each tensor, and the planes after the step."""
+    """Returns the runtime's metrics of each tensor, and the planes after the step."""
     planes = [{n: p.copy() for n, p in t.planes.items()} for t in tensors]
     plan = tandem.Plan(kernel)
     plan.update([t.size for t in tensors],
@@ -231,7 +231,7 @@ def cpu_metrics(kernel, tensors, rows):
 
 
 def same_sums(got, want):
-    """Whether bits are equal, except those of NaN, of which a sum may hold any."""
+    """Returns whether bits are equal, with all NaNs counted as equal."""
     got, want = np.array(got), np.array(want)
     return (np.isnan(got) & np.isnan(want)
             | (got.view(np.uint64) == want.view(np.uint64))).all()
@@ -256,7 +256,7 @@ def check_metrics(strategy, chip, sizes, kinds=("ordinary", "mixed"), graph="ada
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_metrics(strategy):
-    """The sums of every chunk, whatever the tensor's size."""
+    """The sums of each chunk agree for tensors of any size."""
     check_metrics(strategy, "sm_90", (0, 1, 15, 17, 600), chunk_size=512, threads=64)
 
 
@@ -270,7 +270,7 @@ def test_metrics_beside_sums(graph, strategy):
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_metrics_of_long_chunks(chip):
-    """Whole blocks of threads, several steps of a chunk, several chunks."""
+    """Sums agree over whole blocks of threads, several iterations and several chunks."""
     check_metrics("collage-plus", chip, (4097, 12000), ("ordinary",), chunk_size=8192,
                   threads=256, blocks=2)
 
@@ -283,7 +283,7 @@ def test_metrics_of_blocks(threads):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_unmeasured_kernels_do_not_meet(strategy):
-    """No shuffles, barriers or shared memory where nothing is measured."""
+    """Kernels without metrics have no shuffles, barriers or shared memory."""
     assert not re.search(r"\b(shfl|bar|barrier|shared)\b",
                          compiled("adamw", strategy, "sm_90").ptx)
 
@@ -296,7 +296,7 @@ def test_unmeasured_kernels_do_not_meet(strategy):
 @pytest.mark.parametrize("chunk_size", [512, 4096])
 @pytest.mark.parametrize("strategy", ["adam8bit", "coat", "flash", "flash-f16"])
 def test_rows(strategy, chunk_size):
-    """Groups begin anew with each row, and sums are those of the rows' sums."""
+    """Groups restart in each row, and sums are computed per row first."""
     cpu, ptx = (compiled("adamw", strategy, target, metrics=True)
                 for target in ("cpu", "sm_90"))
     rows, columns, hypers = 5, 300, cases.hypers("adamw", LIBRARY[strategy])

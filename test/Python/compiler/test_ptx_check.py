@@ -1,10 +1,10 @@
-#===- test_ptx_check.py - What PTX may compute once ------------*- Python -*-===#
+#===- test_ptx_check.py - Operations that PTX may merge -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that kernels compile in which LLVM finds operations to
-# save, and that their PTX computes the interpreter's bits.
+# This file tests that kernels compile in which LLVM could merge or simplify operations, and that
+# their PTX computes the interpreter's bits.
 #
 #===----------------------------------------------------------------------===#
 
@@ -17,7 +17,7 @@ import tandem
 from support.kernels import STRATEGY_PATH, compiled
 from support.launch import Tensor, aligned_copy, launch
 
-# th - g as an update, which adds -g, and as an operand.
+# th - g occurs as an update, which adds -g, and as an operand.
 REPEATED = """
 func.func @repeated(%th: tensor<?xf32> {tandem.role = #tandem.role<param "th">},
                     %s: tensor<?xf32> {tandem.role = #tandem.role<state "s">},
@@ -32,7 +32,7 @@ func.func @repeated(%th: tensor<?xf32> {tandem.role = #tandem.role<param "th">},
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
 def test_repeated_difference(chip):
-    """LLVM would compute both by one operation; the PTX has the graph's two."""
+    """LLVM would compute both with one operation; the PTX keeps the graph's two."""
     text = tandem.compile(REPEATED, "fp32", target=chip).ptx.split(".entry tandem_repeated(")[1]
     assert len(re.findall(r"\b(?:add|sub)\.rn\.f32\b", text)) == 16
 
@@ -61,7 +61,7 @@ func.func @f(%first: f64 {{tandem.role = #tandem.role<hyper "first">}},
 }}
 """
 
-#: Pairs p and q of values, or a choice p of two, of which one operation makes both.
+#: Pairs of values p and q, or a selection p between two, that one operation could compute.
 PAIRS = {
     "quotients": "%p = arith.divf %a, %b : f32\n%q = arith.divf %minus_a, %b : f32",
     "products": "%p = arith.mulf %a, %b : f32\n%q = arith.mulf %minus_a, %minus_b : f32",
@@ -94,7 +94,7 @@ PAIRS = {
                           "%p = arith.select %is_less, %o, %n : f32\n%q = math.absf %b : f32",
 }
 
-#: Two choices by conditions that are the same or opposites.
+#: Pairs of selections with equal or opposite conditions.
 CHOICES = {
     "order": ("%c = arith.cmpf ogt, %b, %a : f32", "%is_less, %a, %b", "%c, %a, %b"),
     "opposite": ("%c = arith.cmpf uge, %a, %b : f32", "%is_less, %a, %b", "%c, %b, %a"),
@@ -123,7 +123,7 @@ CHIPS = ("sm_80", "sm_90", "sm_100")
 
 
 def pairs_of_numbers(form):
-    """All pairs of some numbers, in the bits of a format."""
+    """Returns all pairs of some numbers, as bits of a format."""
     x = np.concatenate([np.linspace(-3, 3, 41), [0.0, -0.0, np.inf, np.nan, 1e-6]])
     for a in np.meshgrid(x, x):
         a = a.reshape(-1).astype(np.float32)
@@ -169,7 +169,7 @@ tandem.kernel @f compute(<component, bf16>)
 """
 NANS = {"f32": "7FC00000", "bf16": "7FFF", "f16": "7E00"}
 
-#: Results of operations on constants, which LLVM knows simpler ones for.
+#: Operations on constants that LLVM would simplify.
 WITH_CONSTANTS = {
     "x * 2": "%r = arith.mulf %a, %two : FORM",
     "x * -1": "%q = arith.mulf %a, %minus_one : FORM\n%r = arith.addf %q, %b : FORM",

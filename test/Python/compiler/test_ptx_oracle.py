@@ -1,10 +1,10 @@
-#===- test_ptx_oracle.py - The evaluator and tests of others ---*- Python -*-===#
+#===- test_ptx_oracle.py - The evaluator and ptx_tests --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what is on record of the PTX evaluator and
-# ptx_tests: it has no failures, and knows every instruction that is emitted.
+# This file tests the recorded results of ptx_tests in the PTX evaluator: there are no failures, and
+# the evaluator knows every emitted instruction.
 #
 #===----------------------------------------------------------------------===#
 
@@ -24,14 +24,14 @@ import verification_page as page  # noqa: E402
 
 RECORD = json.loads((ROOT / "verification/results/ptx_tests.json").read_text())
 KNOWN, TESTS = RECORD["instructions"], RECORD["tests"]
-#: One in this many kernels of other graphs and of layers is run, each for one chip.
+#: One in this many kernels of other graphs and layers runs, each for one chip.
 STRIDE = 7
 ADAMW = [("adamw", strategy, {}) for strategy in ptx_instructions.strategies()]
 OTHERS = [kernel for kernel in ptx_instructions.library() if kernel not in ADAMW]
 
 
 def emitted(graph, strategy, options, chip):
-    """A kernel's instructions."""
+    """Returns a kernel's instructions."""
     if "function" in options:
         return ptx_instructions.compiled(graph, strategy, chip, options)
     return set(ptx_instructions.instructions(compiled(graph, strategy, chip, **options).ptx))
@@ -56,7 +56,7 @@ def test_other_instructions_are_on_record(first):
 
 
 def test_no_failure_is_on_record():
-    """Where a test fails, it is known why, and Tandem does not emit what it is of."""
+    """Every failing test is explained and covers an instruction that Tandem does not emit."""
     for name, test in TESTS.items():
         if test["failures"]:
             assert test["disputed"], name
@@ -88,7 +88,7 @@ def test_instructions_are_found():
 
 
 def test_the_page_shows_what_fails(tmp_path):
-    """A failure without an explanation stands out."""
+    """The page highlights a failure without an explanation."""
     content = json.loads(json.dumps(RECORD))
     content["tests"]["add_rn_f32"] |= {"failures": 3, "disputed": ""}
     (tmp_path / "ptx_tests.json").write_text(json.dumps(content))

@@ -1,10 +1,10 @@
-#===- test_random_graphs.py - Graphs made at random ------------*- Python -*-===#
+#===- test_random_graphs.py - Random graphs -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that random optimizer graphs under random
-# strategies compute what the reference interpreter and NumPy say, bit for bit.
+# This file tests that random optimizer graphs under random strategies have the bits of the
+# reference interpreter and the NumPy model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -72,7 +72,7 @@ REDUCING = [seed for seed in SEEDS if generate(seed).reduces]
 
 @pytest.mark.parametrize("seed", REDUCING)
 def test_model(example):
-    """Sums meet over all tensors of a launch, on CPU and GPU."""
+    """Reductions over the model cover all tensors of a launch, on CPU and GPU."""
     before, want = example.model()
     kernel, got = example.compile(), [{n: p.copy() for n, p in t.items()} for t in before]
     plan = tandem.Plan(kernel)
@@ -98,7 +98,7 @@ def test_generation_is_deterministic():
 
 
 def test_generation_covers():
-    """The graphs have what the tests are about."""
+    """The random graphs contain the features under test."""
     graphs = [generate(seed) for seed in SEEDS]
     assert {len(g.roles) for g in graphs} == {2, 3, 4, 5}
     assert {g.component for g in graphs} == {"bf16", "f16", "f32", None}

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that ptxas makes of PTX what it says, in a sample of
-# the library (scripts/compare-sass.sh has all of it), and that it is found out where
-# it does not.
+# This file tests that ptxas compiles PTX faithfully, for a sample of the library
+# (scripts/compare-sass.sh covers all of it), and that deviations are detected.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,8 +31,8 @@ needs_tools = pytest.mark.skipif(isinstance(TOOLS, str), reason=str(TOOLS))
 # The library
 #===------------------------------------------------------------------------===#
 
-#: Additions, products and quotients of f32, expansions of bf16, conversions to 8
-#: bits, functions of f32, each for another chip.
+#: f32 additions, products and quotients, bf16 expansions, conversions to 8 bits, and f32 functions,
+#: each for a different chip.
 SAMPLE = [(("adamw", "fp32", ""), "sm_100"), (("sgd", "collage-plus", ""), "sm_80"),
           (("sgd_momentum", "coat", ""), "sm_100"), (("gelu", "bf16", "gelu"), "sm_90"),
           (("rms_norm", "coat", "rms_norm"), "sm_90")]
@@ -48,14 +47,14 @@ def test_library(case, chip):
 
 
 def test_no_packed_floats(tmp_path):
-    """LLVM's option for them outlives what the linker does to options."""
+    """LLVM's option for them survives the linker's changes to options."""
     tandem.compile("sgd", "fp32").save(tmp_path / "sgd.tdm", ["x86-64"])
     for chip in ("sm_100", "sm_120"):
         assert "f32x2" not in tandem.compile("adamw", "fp32", target=chip).ptx
 
 
 def test_result():
-    """The run over all of the library, which is committed, has no difference."""
+    """The committed run over the whole library has no difference."""
     result = json.loads((sass_run.RESULTS / "sass.json").read_text())
     assert set(result["chips"]) == set(sass_run.CHIPS)
     assert result["differences"] == []
@@ -83,7 +82,7 @@ PRODUCT_AND_SUM = "mul{0} %v4, %v0, %v1;\nadd{0} %v3, %v4, %v2;"
 @needs_tools
 @pytest.mark.parametrize("chip", sass_run.CHIPS)
 def test_contraction_is_found(chip):
-    """Without .rn ptxas may make one instruction of two."""
+    """Without .rn, ptxas may contract two instructions into one."""
     assert problems(PRODUCT_AND_SUM.format(".rn.f32"), chip) == []
     assert problems(PRODUCT_AND_SUM.format(".f32"), chip, level=0) == []
     assert problems(PRODUCT_AND_SUM.format(".f32"), chip) == [
@@ -93,7 +92,7 @@ def test_contraction_is_found(chip):
 
 @needs_tools
 def test_contraction_of_packed_floats():
-    """ptxas 12.9 and 13.0 contract them although they say .rn, why Tandem's PTX has none
+    """ptxas 12.9 and 13.0 contract packed floats even with .rn, so Tandem's PTX has none
     (lib/Target/PTX/ForbiddenIdioms.cpp); 13.2 does not."""
     found = problems(PRODUCT_AND_SUM.format(".rn.f32x2"), "sm_100", bits=64)
     if TOOLS.version("ptxas").startswith(("12.9.", "13.0.")):
@@ -116,7 +115,7 @@ def test_modifiers_are_found(text, problem):
 
 
 class Changed:
-    """Tools whose machine code has a fault."""
+    """Tools whose machine code contains a fault."""
 
     def __init__(self, old, new):
         self.change = old, new
@@ -149,7 +148,8 @@ def test_changed_code_is_found(body, change, problem, monkeypatch):
 
 
 def test_maximum_of_a_value_and_itself():
-    """The code that ptxas left of max(max(x, -x), y) in pytorch/pytorch#190973."""
+    """The test uses the code that ptxas generated for max(max(x, -x), y) in
+    pytorch/pytorch#190973."""
     function = sass_counts.SASSFunction("k", ["VIMNMX3 R167, R8, R8, R167, !PT",
                                               "VIMNMX3 R1, R8, R9, R167, !PT"])
     assert sass_counts.count_sass(function).faults == [
@@ -185,7 +185,7 @@ def test_sass_is_understood(text, expected):
 
 
 def test_copied_blocks():
-    """Beyond the PTX's operations there may be whole blocks, and nothing else."""
+    """Beyond the PTX's operations, only whole copied blocks are allowed."""
     block = Counter({("mul", "f64"): 2, ("add", "f64"): 1})
     for n in range(4):
         extra = Counter({key: n * count for key, count in block.items()})

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that steps of tandem.jax have the bits of calls
-# with NumPy's arrays and of the PyTorch optimizers.
+# This file tests that steps of tandem.jax have the bits of kernel calls with NumPy arrays and of
+# the PyTorch optimizers.
 #
 #===----------------------------------------------------------------------===#
 
@@ -36,7 +36,7 @@ def make(strategy, name="adamw", **options):
 
 
 def given(params, seed):
-    """The gradients of a seed; those below 0 have an infinity."""
+    """Returns the gradients for a seed; negative seeds have an infinite element."""
     grads = gradients(params, abs(seed))
     if seed < 0:
         grads[1] = grads[1].at[3].set(jnp.inf)
@@ -52,7 +52,7 @@ def train(optimizer, params, state, seeds, **hypers):
 
 
 def numpy_steps(kernel, planes, grads, key):
-    """Steps of one array by calls of a kernel, in place."""
+    """Steps one array in place by calls of a kernel."""
     (name,) = [plane.name for plane in kernel.planes if plane.kind is tandem._plane.RoleKind.GRAD]
     numbers = {"seed": 7} if "seed" in kernel.integers else {}
     for step, grad in enumerate(grads, 1):
@@ -62,7 +62,7 @@ def numpy_steps(kernel, planes, grads, key):
 
 @every_strategy
 def test_numpy(strategy):
-    """Vectors, whose gradients NumPy can hold."""
+    """The strategies are those whose gradients NumPy can represent."""
     kernel = tandem.compile("adamw", strategy)
     roles = ParamPlanes(kernel)
     if roles.hidden or roles.encodes:
@@ -92,7 +92,7 @@ def torch_steps(optimizer, seeds):
 
 
 def compared(strategy, name, shapes, bound, dtype=None, seeds=range(2, 5), **options):
-    """Two steps by PyTorch, then those of the seeds by each of the two."""
+    """Takes two steps in PyTorch, and then the same steps from there in both."""
     torch = pytest.importorskip("torch")
     import tandem.torch
     options |= OPTIMIZERS.get(name, {})
@@ -118,7 +118,7 @@ def compared(strategy, name, shapes, bound, dtype=None, seeds=range(2, 5), **opt
 @every_strategy
 @pytest.mark.parametrize("bound", (1000, 0))
 def test_pytorch(strategy, bound):
-    """A step with f32 states of small leaves, and one with codes everywhere."""
+    """Small leaves have f32 states in one run and codes in the other."""
     compared(strategy, "adamw", SHAPES, bound)
 
 
@@ -130,7 +130,7 @@ def test_pytorch_optimizers(name, strategy):
 
 
 def test_adafactor():
-    """PyTorch's Adafactor computes in f64 what follows from the step; here it is f32."""
+    """PyTorch's Adafactor derives values from the step in f64; here it uses f32."""
     optimizer = tandem.jax.adafactor(lr=1e-2, strategy="fp32")
     params = arrays([(24, 80), (150,)], jnp.float32)
     state, eps = optimizer.init(params), float(np.finfo(np.float32).eps)
@@ -149,13 +149,13 @@ def test_adafactor():
 
 
 def test_pytorch_delayed_gradients(tmp_path):
-    """Scales of gradients follow from the gradients before, which the state remembers."""
+    """Scales of gradients depend on earlier gradients, which the state records."""
     compared(with_delayed_gradients(tmp_path), "adamw", SHAPES, 0, path=[tmp_path])
 
 
 @pytest.mark.parametrize("strategy", ("fp8-lm-delayed", "fp8-collage-plus", "coat-fp32"))
 def test_pytorch_skipped_steps(strategy, tmp_path):
-    """Steps that are skipped leave no trace in the scales of later gradients."""
+    """Skipped steps do not affect the scales of later gradients."""
     compared(with_delayed_gradients(tmp_path, strategy), "adamw", SHAPES, 0, path=[tmp_path],
              seeds=(-2, 2, -3, -4, 3), skip_nonfinite=True)
 
@@ -167,5 +167,5 @@ def test_pytorch_clipping(strategy):
 
 @pytest.mark.parametrize("strategy", ("adam8bit", "fp8-lm", "flash", "bf16-kahan"))
 def test_pytorch_f32_leaves(strategy):
-    """Leaves in f32 under a strategy of narrower ones."""
+    """f32 leaves keep f32 under a strategy with narrower weights."""
     compared(strategy, "lion", SHAPES, 0, dtype=jnp.float32)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.jax.convert_state: the bits of
-# tandem.torch.convert_state, and what it refuses.
+# This file tests tandem.jax.convert_state: its bits, which are those of tandem.torch.convert_state,
+# and its errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,12 +26,12 @@ from support.kernels import STRATEGY_PATH
 from tandem.jax import convert_state
 
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300), (6, 10)]
-#: One for each storage of weights and of states.
+#: One strategy for each storage of weights and of states.
 NAMES = ("fp32", "bf16-kahan", "collage-plus", "master-weights", "remainder", "flash", "coat",
          "fp8-collage-plus", "dither-softsign-root", "adam8bit", "fp8-lm", "fp8-lm-delayed")
 PAIRS = [pair for pair in itertools.product(NAMES, NAMES)
          if {"fp32", "fp8-collage-plus", "adam8bit"} & set(pair)]
-#: The PyTorch classes of graphs.
+#: The PyTorch classes of the graphs.
 KINDS = {"adamw": "AdamW", "adafactor": "Adafactor", "lion": "Lion", "sgd": "SGD"}
 
 
@@ -40,13 +40,13 @@ def make(strategy, name="adamw", **options):
 
 
 def uneven_gradients(params, seed):
-    """Gradients of many sizes, so that some moments are too small for their neighbours' scale."""
+    """Returns gradients of many sizes, so that some moments are tiny relative to their scale."""
     return [grad * jnp.exp2(-4.0 * (jnp.arange(grad.size) % 8)).reshape(grad.shape).astype(grad.dtype)
             for grad in gradients(params, seed)]
 
 
 def trained_torch(strategy, name, params, seeds=range(2), **options):
-    """A PyTorch optimizer after some steps."""
+    """Returns a PyTorch optimizer after some steps."""
     torch = pytest.importorskip("torch")
     import tandem.torch
     optimizer = getattr(tandem.torch, KINDS[name])(
@@ -62,7 +62,7 @@ def trained_torch(strategy, name, params, seeds=range(2), **options):
 
 def compared(source, target, name="adamw", shapes=SHAPES, dtypes=None, written=False,
              bound=0, path=(STRATEGY_PATH,), **options):
-    """A conversion by each of the two, and a step after it."""
+    """Converts in both libraries and compares, also after another step."""
     import tandem.torch
     ours, theirs = make(source, name, path=path), make(target, name, min_8bit_size=bound, path=path)
     params = arrays(shapes, dtype_of(ours))
@@ -93,20 +93,20 @@ def test_bits_of_pytorch(source, target):
 
 @pytest.mark.parametrize(("source", "target"), (("adam8bit", "coat"), ("flash", "adam8bit")))
 def test_groups_of_other_lengths(source, target):
-    """Short rows that are joined for one scale are not those that are joined for another."""
+    """Short rows that share one scale are grouped differently for another group length."""
     compared(source, target, shapes=[(24, 80), (30, 40)])
 
 
 @pytest.mark.parametrize("source", ("fp8-collage-plus", "dither-softsign-root"))
 @pytest.mark.parametrize("target", ("fp8-collage-plus", "remainder"))
 def test_written_weights(source, target):
-    """A leaf that is no longer what its codes decode to has the value that counts."""
+    """If a leaf differs from its decoded codes, the leaf's value is converted."""
     compared(source, target, written=True)
 
 
 @pytest.mark.parametrize("source", ("fp32", "delayed"))
 def test_delayed_scales_of_gradients(source, tmp_path):
-    """They begin anew."""
+    """Delayed scales of gradients restart."""
     assert with_delayed_gradients(tmp_path) == "delayed"
     _, state = compared(source, "delayed", path=[tmp_path])
     assert (state.planes[0]["grad.history"] > 0).sum() == 1
@@ -114,7 +114,7 @@ def test_delayed_scales_of_gradients(source, tmp_path):
 
 @pytest.mark.parametrize("keep_types", (False, True))
 def test_f32_leaves(keep_types):
-    """Leaves in f32 stay so under a strategy of 16 bits, others if `keep_types` says so."""
+    """f32 leaves stay f32 under a 16-bit strategy; other types stay with `keep_types`."""
     types = [jnp.bfloat16, jnp.float32, *[jnp.bfloat16] * 5]
     params, _ = compared("collage-plus", "adam8bit", dtypes=types, keep_types=keep_types)
     assert [x.dtype for x in params] == types
@@ -123,7 +123,7 @@ def test_f32_leaves(keep_types):
 
 
 def test_small_leaves():
-    """The target's bound says which leaves have f32 states."""
+    """The target's size bound decides which leaves have f32 states."""
     _, state = compared("adam8bit", "adam8bit", bound=1000)
     assert "exp_avg.scale" in state.planes[0] and "exp_avg.scale" not in state.planes[5]
 
@@ -131,13 +131,13 @@ def test_small_leaves():
 @pytest.mark.parametrize(("source", "target"), (
     ("fp32", "coat"), ("coat", "fp32"), ("adam8bit", "flash"), ("flash", "coat")))
 def test_matrices(source, target):
-    """Adafactor's moments of rows and columns, and groups that begin anew in each row."""
+    """Adafactor's row and column moments, and groups that restart in each row, are converted."""
     compared(source, target, "adafactor", [(24, 80), (150,), (7, 33)])
 
 
 @pytest.mark.parametrize("name", ("lion", "sgd"))
 def test_other_graphs(name):
-    """Also one without a state."""
+    """The graphs include one without a state."""
     compared("bf16", "fp32", name)
 
 
@@ -153,7 +153,7 @@ def begun(**options):
 
 
 def test_there_and_back():
-    """Through a strategy that holds as much, without jit, the bits of training stay."""
+    """A round trip through a lossless strategy, without jit, keeps the bits of training."""
     optimizer, params, state = begun()
     there = make("fp32")
     wide, held = convert_state(state, params, optimizer, there)
@@ -165,7 +165,7 @@ def test_there_and_back():
 
 
 def test_strategies_of_leaves():
-    """A function chooses for the leaf as it was, and the state is one of what takes over."""
+    """The function gets the source's leaf, and the resulting state fits the new optimizer."""
     optimizer, params, state = begun()
     target = make(lambda path, leaf: "remainder" if "b" in path else "flash-f16", metrics=True,
                   skip_nonfinite=True)

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.jax on CUDA: what is lowered for it, with the
-# driver without a GPU and the PTX evaluator in the place of a GPU, leaves the bits of
-# the CPU; and what is not served is refused.
+# This file tests tandem.jax on CUDA. With a driver without a GPU and the PTX evaluator, the lowered
+# code has the CPU's bits, and unsupported uses are refused.
 #
 #===----------------------------------------------------------------------===#
 
@@ -38,7 +37,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ co
 
 
 def run(*command):
-    """The output of a program that imports what tests share."""
+    """Runs a program that can import the shared test modules, and returns its output."""
     path = os.pathsep.join(map(str, [ROOT, *sys.path]))
     result = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True,
                             timeout=500, env=os.environ | {"PYTHONPATH": path})
@@ -53,7 +52,7 @@ def stand_in(made_once):
 
 @pytest.fixture(scope="module")
 def outcomes(made_once, stand_in):
-    """The results of the cases on the GPU and on the CPU."""
+    """Returns the results of the cases on the GPU and on the CPU."""
     def make(folder):
         for mode in ("cpu", "gpu"):
             run(ROOT / "support/jax_gpu_cases.py", mode, stand_in, folder / mode)
@@ -85,7 +84,7 @@ def test_i32_in_i64(value):
 
 
 def test_wide_words():
-    """With jax_enable_x64 they are those of the arrays."""
+    """With jax_enable_x64, 64-bit words have the bits of arrays."""
     with jax.enable_x64(True):
         for words, value in ((_gpu.words_of_f64(jnp.float64(0.1)), np.float64(0.1)),
                              (_gpu.words_of_i64(jnp.int64(-(2**40))), np.int64(-(2**40)))):
@@ -139,14 +138,14 @@ print(error_of())
 
 @needs_compiler
 def test_streams_and_devices(stand_in):
-    """Each stream and GPU has plans of its own; what goes wrong there is said."""
+    """Each stream and GPU has its own plans, and their errors are reported."""
     stream, device, code = run("-c", PLACES, stand_in).splitlines()
     assert "XLA does not say where a launch of tandem.jax runs: there is no stream" in stream
     assert "there is no CUDA device 7; the driver has 2 devices" in device
     assert "this process has no code for GPUs of the kernel of a launch" in code
 
 #===----------------------------------------------------------------------===#
-# What is not served
+# Unsupported uses
 #===----------------------------------------------------------------------===#
 
 
@@ -163,7 +162,7 @@ def sm_90(monkeypatch):
 
 
 def test_lowered_for_cuda(sm_90):
-    """XLA hands numbers that it computes to the GPU, and all others with the call."""
+    """XLA passes computed scalars in GPU memory, and all others with the call."""
     text = lowered(tandem.jax.adamw(strategy="bf16", lr=lambda count: 1e-3)).as_text()
     assert text.count("custom_call @tandem_launch") == 1 and "row = 6 : i64" in text
     text = lowered(tandem.jax.sgd(strategy="bf16")).as_text()

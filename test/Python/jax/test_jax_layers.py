@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of layers for JAX: their bits, what they keep, and
-# what they refuse.
+# This file tests layers for JAX: their bits, what they save, and their errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -57,7 +56,7 @@ def test_bits_of_pytorch(layer, recipe, dtype):
 
 
 def test_what_is_kept():
-    """A norm keeps a byte for each element, its scales and two numbers for each row."""
+    """A norm saves one byte per element, its scales, and two numbers per row."""
     x, weight = arrays([(128, 256), (256,)], jnp.bfloat16)
     kept = jax.tree.leaves(jax.eval_shape(lambda *x: jax.vjp(nn.rms_norm, *x)[1], x, weight))
     size = sum(y.size * y.dtype.itemsize for y in kept)
@@ -101,7 +100,7 @@ SHARDS = textwrap.dedent("""
 
 
 def test_shards():
-    """Gradients of what all devices have are sums over the devices."""
+    """Gradients of replicated inputs are sums over the devices."""
     run_on_two_devices(SHARDS)
 
 

@@ -1,10 +1,10 @@
-#===- test_jax_optax.py - tandem.jax in the place of optax's ---*- Python -*-===#
+#===- test_jax_optax.py - tandem.jax as an optax optimizer ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.jax.as_optax: updates that optax adds and
-# that give the bits of steps, what composes with them, and what is refused.
+# This file tests tandem.jax.as_optax: updates whose addition by optax gives the bits of steps,
+# composition, and errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,17 +23,17 @@ from support.jax_bits import arrays, assert_same_bits, dtype_of, gradients
 from tandem.jax import as_optax
 from tandem.jax._optax import _update_between
 
-#: Strategies whose weights are one array, and some of others for leaves in float32.
+#: Strategies whose weights are one array, and others for leaves in float32.
 PLAIN = ("fp32", "coat-fp32", "bf16", "bf16-stochastic", "bf16-dither", "fp32-optim",
          "f16-fp32-optim", "adam8bit")
 WIDE = ("adam8bit", "flash", "fp8-lm", "collage-plus")
-#: Optimizers whose last operation adds to the weight.
+#: Optimizers whose last operation is an addition to the weight.
 ADDING = {"adamw": {}, "adam": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
           "rmsprop": {}, "adagrad": {}}
 
 
 def weights(dtype, seed=0):
-    """Weights of many sizes, so that steps change signs and exponents; zeros of both signs."""
+    """Returns weights of many sizes, so that steps change signs and exponents, and signed zeros."""
     draw = np.random.default_rng(seed)
     w = draw.standard_normal((64, 200)) * 2.0 ** draw.integers(-20, 3, (64, 200))
     w[0, :2] = 0.0, -0.0
@@ -41,7 +41,7 @@ def weights(dtype, seed=0):
 
 
 def compared(optimizer, params, count=4):
-    """Steps by optax, against those of the optimizer itself."""
+    """Compares optax's steps with those of the optimizer itself."""
     wrapped = as_optax(optimizer)
     mine, kept = params, optimizer.init(params)
     theirs, state = params, wrapped.init(params)
@@ -84,7 +84,7 @@ def test_f32_leaves(strategy):
 
 @pytest.mark.parametrize("decay", ("before", "after"))
 def test_weights_that_shrink_first(decay):
-    """Not every number is the sum of a weight and an f32; the nearest is as near as that."""
+    """Not every number is the sum of a weight and an f32; the result is then the nearest one."""
     optimizer = tandem.jax.adamw(lr=0.25, strategy="fp32", decay=decay, weight_decay=0.3)
     params = weights(jnp.float32)
     ((mine, theirs),) = compared(optimizer, params, 1)
@@ -104,7 +104,7 @@ def test_an_update_is_found_where_there_is_one(dtype):
 
 
 def test_neighbours_of_the_difference():
-    """Beside a power of two the difference, rounded to nearest, need not be an update."""
+    """Near a power of two, the rounded difference need not be a valid update."""
     steps, places, exponents = np.meshgrid(
         np.arange(-8, 9), np.arange(-17, 18), np.arange(-27, -21), indexing="ij")
     old = np.float32(places * 2.0**exponents).ravel()
@@ -125,8 +125,8 @@ def rounded(number, bits):
 
 @pytest.mark.parametrize(("bits", "wide"), ((4, 4), (5, 5), (3, 5), (3, 7)))
 def test_all_short_floats(bits, wide):
-    """The difference, or the next number away from zero, is an update wherever one is: weights
-    of some bits, and updates of as many or more."""
+    """For weights of some bits and updates of at least as many, the difference or the next
+    number away from zero is a valid update whenever there is one."""
     numbers = sorted({rounded(n, wide) for n in range(-(1 << wide + 4), (1 << wide + 4) + 1)})
     following = dict(zip(numbers, numbers[1:])) | {0: 0}
     for old in {rounded(n, bits) for n in numbers}:
@@ -149,7 +149,7 @@ def test_numbers_that_are_none():
 
 
 def trained(transformation, params, seeds):
-    """Steps of a GradientTransformation inside of jax.jit."""
+    """Takes steps of a GradientTransformation inside jax.jit."""
     @jax.jit
     def step(grads, state, params):
         updates, state = transformation.update(grads, state, params)
@@ -162,7 +162,7 @@ def trained(transformation, params, seeds):
 
 
 def test_chain():
-    """Clipping before, and what scales updates after, as with any of optax's."""
+    """Clipping before and scaling of updates after compose as with any optax optimizer."""
     optimizer = tandem.jax.adamw(lr=0.01, strategy="coat-fp32")
     params, clip = weights(jnp.float32), optax.clip_by_global_norm(0.1)
     want, state = params, optimizer.init(params)
@@ -177,7 +177,7 @@ def test_chain():
 
 
 def test_memory():
-    """Inside of jax.jit there are no arrays of updates, but a copy of the parameters."""
+    """Inside jax.jit, updates are not materialized, but parameters are copied."""
     wrapped = as_optax(tandem.jax.adamw(strategy="coat-fp32"))
     params = weights(jnp.float32)
     state = wrapped.init(params)
@@ -193,7 +193,7 @@ def test_memory():
 
 @pytest.mark.parametrize("skip", (None, optax.skip_not_finite))
 def test_accumulation(skip):
-    """MultiSteps takes one step of the mean of two gradients."""
+    """MultiSteps takes one step with the mean of two gradients."""
     optimizer = tandem.jax.adamw(lr=0.01, strategy="coat-fp32")
     steps = optax.MultiSteps(as_optax(optimizer), 2, should_skip_update_fn=skip)
     params = weights(jnp.float32)
@@ -208,7 +208,7 @@ def test_accumulation(skip):
 
 
 def test_masks_and_schedules():
-    """Leaves that a mask leaves out, and rates that change."""
+    """Masked leaves do not change, and learning rates may follow a schedule."""
     optimizer = tandem.jax.adamw(lr=optax.linear_schedule(0.1, 0, 2), strategy="fp32")
     params = weights(jnp.float32)
     got = trained(optax.masked(as_optax(optimizer), {"w": True, "b": False}), params, [0])

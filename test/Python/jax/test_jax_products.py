@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.jax.nn.linear and cross_entropy.
+# This file tests tandem.jax.nn.linear and cross_entropy.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,7 +20,7 @@ from tandem.jax import nn
 
 TYPES = ("float32", "bfloat16", "float16")
 every_type = pytest.mark.parametrize("dtype", TYPES)
-#: Significant bits.
+#: The spacing of numbers at 1, by dtype.
 EPSILONS = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
@@ -29,7 +29,7 @@ def wide(x):
 
 
 def assert_near(got, want, size, dtype):
-    """An array is one of numbers in f64, except for rounding; `size` is that of the largest sums."""
+    """Asserts that an array matches an f64 one up to rounding relative to `size`."""
     assert got.dtype == jnp.dtype(dtype)
     np.testing.assert_allclose(wide(got), want, rtol=0, atol=4 * EPSILONS[dtype] * size)
 
@@ -39,7 +39,7 @@ def assert_near(got, want, size, dtype):
 
 
 def pulled(x, weight, bias=None, *, recipe):
-    """The output, what is kept, and the gradients of a random output gradient."""
+    """Returns the output, the saved values, and the gradients for a random output gradient."""
     factors = [x, weight] if bias is None else [x, weight, bias]
     y, pull = jax.vjp(lambda *factors: nn.linear(*factors, recipe=recipe), *factors)
     dy = arrays([y.shape], x.dtype, seed=7)[0]
@@ -47,7 +47,7 @@ def pulled(x, weight, bias=None, *, recipe):
 
 
 def kept_by_pytorch(x, recipe):
-    """The input as PyTorch's linear layer has it in its backward pass, in f64."""
+    """Returns the input that PyTorch's linear layer uses in its backward pass, in f64."""
     pytest.importorskip("torch")
     from tandem.torch.nn import functional
     tensor = to_torch(x).reshape(-1, x.shape[-1])
@@ -60,7 +60,7 @@ def kept_by_pytorch(x, recipe):
 @every_type
 @pytest.mark.parametrize("recipe", ("coat", "mxfp8", "bf16", "fp32", "te-current", "coat-fp8"))
 def test_linear(dtype, recipe):
-    """The product is JAX's, and its derivative reads what PyTorch would keep of the input."""
+    """The product is JAX's; its derivative uses the input as PyTorch would save it."""
     x, weight, bias = arrays([(3, 16, 48), (48, 32), (32,)], dtype)
     y, _, dy, (dx, dweight, dbias) = pulled(x, weight, bias, recipe=recipe)
     rows, slopes = wide(x).reshape(-1, 48), wide(dy).reshape(-1, 32)
@@ -74,7 +74,7 @@ def test_linear(dtype, recipe):
 
 @pytest.mark.parametrize(("recipe", "dtype"), (("coat", "bfloat16"), ("mxfp8", "float32")))
 def test_planes_of_pytorch(recipe, dtype):
-    """The planes that are kept have the bits of those of PyTorch's layer."""
+    """The saved planes have the bits of PyTorch's layer."""
     torch = pytest.importorskip("torch")
     from tandem.torch.nn import _layer, _saved_inputs
     (x,) = arrays([(40, 64)], dtype)
@@ -87,14 +87,14 @@ def test_planes_of_pytorch(recipe, dtype):
 
 
 def test_bytes_of_linear():
-    """The input takes a byte for each element."""
+    """The input takes one byte per element."""
     x, weight = arrays([(128, 512), (512, 512)], jnp.bfloat16)
     kept = jax.tree.leaves(jax.eval_shape(lambda *x: jax.vjp(nn.linear, *x)[1], x, weight))
     assert sum(y.size * y.dtype.itemsize for y in kept) <= weight.nbytes + x.size + 4
 
 
 def test_products_of_one_input():
-    """Inside of jax.jit they keep it once, and decode it once."""
+    """Inside jax.jit, products of the same input save and decode it only once."""
     x, *weights = arrays([(64, 256), (256, 8), (256, 8), (256, 8)], jnp.bfloat16)
 
     def loss(weights, x):
@@ -138,7 +138,7 @@ FP8_RECIPES = ("coat", "te-current", "coat-fp8", "coat-flow")
 
 
 def fp8_by_pytorch(x, weight, bias, dy, recipe):
-    """The output of PyTorch's layer and the gradients, with the weight's as JAX has it."""
+    """Returns the output and gradients of PyTorch's layer, with the weight's in JAX's layout."""
     pytest.importorskip("torch")
     from tandem.torch.nn import functional
     factors = [to_torch(a).requires_grad_() for a in (x, weight.T, *([] if bias is None else [bias]))]
@@ -158,8 +158,8 @@ def fp8_by_jax(x, weight, bias, dy, recipe, jit=True):
 
 
 def few_bits(shapes, dtype, seed):
-    """Random multiples of 1/4 up to 3, whose codes' products have sums that f32 holds exactly;
-    the largest magnitude, which the scale is made of, is not a power of two."""
+    """Returns random multiples of 1/4 up to 3, for which sums of products of codes are exact in
+    f32. The largest magnitude, which determines the scale, is not a power of two."""
     draw = np.random.default_rng(seed)
     return [jnp.asarray(draw.integers(-12, 13, shape) / 4 * 1.3, jnp.float32).astype(dtype)
             for shape in shapes]
@@ -169,7 +169,7 @@ def few_bits(shapes, dtype, seed):
 @pytest.mark.parametrize("recipe", FP8_RECIPES)
 @pytest.mark.parametrize("has_bias", (False, True))
 def test_fp8_bits_of_pytorch(dtype, recipe, has_bias):
-    """The codes, the scales and all roundings are PyTorch's: where sums are exact, every bit."""
+    """If sums are exact, all codes, scales and roundings have PyTorch's bits."""
     x, weight, bias, dy = few_bits([(3, 16, 48), (48, 32), (32,), (3, 16, 32)], dtype, 1)
     bias = bias * jnp.asarray(0.37, dtype) if has_bias else None
     for jit in (True, False):
@@ -183,7 +183,7 @@ def test_fp8_bits_of_pytorch(dtype, recipe, has_bias):
 
 @every_type
 def test_fp8_near_pytorch(dtype):
-    """Random numbers, whose sums XLA rounds in an order of its own."""
+    """For random numbers, XLA rounds sums in a different order."""
     x, weight, bias, dy = arrays([(7, 300), (300, 130), (130,), (7, 130)], dtype)
     got = fp8_by_jax(x, weight, bias, dy, "coat")
     want = fp8_by_pytorch(x, weight, bias, dy, "coat")
@@ -192,7 +192,7 @@ def test_fp8_near_pytorch(dtype):
 
 
 def test_fp8_keeps_codes():
-    """The backward pass has a byte for each element of the input, and of the weight."""
+    """The backward pass keeps one byte per element of the input, and of the weight."""
     x, weight = arrays([(128, 512), (512, 256)], jnp.bfloat16)
     kept = jax.tree.leaves(jax.eval_shape(lambda *factors: jax.vjp(
         lambda *factors: nn.linear(*factors, products="fp8"), *factors)[1], x, weight))
@@ -211,7 +211,7 @@ def test_fp8_vectors_and_empty_inputs():
 
 
 def test_fp8_trains():
-    """A layer learns to be another one."""
+    """One layer learns the function of another."""
     x, target = arrays([(64, 32), (32, 16)], jnp.float32)
     weight = jnp.zeros_like(target)
 
@@ -260,7 +260,7 @@ np.testing.assert_array_equal(dx, jnp.concatenate([grads[2] for _, grads in part
 
 
 def test_fp8_shards():
-    """Each shard has scales of its own; gradients of what all devices have are sums."""
+    """Each shard has separate scales; gradients of replicated inputs are sums."""
     run_on_two_devices(FP8_SHARDS)
 
 
@@ -336,7 +336,7 @@ def test_leading_dimensions():
 
 
 def test_no_losses():
-    """Their mean is NaN, and their gradients are zeros."""
+    """If all rows are ignored, the mean is NaN and the gradients are zero."""
     labels = jnp.full(6, -100)
     loss, dx = jax.value_and_grad(nn.cross_entropy)(logits("float32"), labels)
     assert np.isnan(loss) and not dx.any()
@@ -344,7 +344,7 @@ def test_no_losses():
 
 @pytest.mark.parametrize("label", (47, -1))
 def test_classes_that_do_not_exist(label):
-    """An error, or NaN where only a running program knows of it."""
+    """The result is an error, or NaN if the label is known only at run time."""
     x, labels = logits("float32"), jnp.asarray(LABELS).at[2].set(label)
     with pytest.raises(IndexError, match=f"target {label} is none of 47 classes, nor ignore_ind"):
         nn.cross_entropy(x, labels)
@@ -357,7 +357,7 @@ def test_classes_that_do_not_exist(label):
 
 
 def test_bytes_of_the_loss():
-    """A byte for each logit and its scales, and some numbers for each row."""
+    """The loss saves one byte per logit, its scales, and some numbers per row."""
     x, labels = jnp.ones((64, 4096), jnp.bfloat16), jnp.zeros(64, int)
     kept = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(
         lambda x: nn.cross_entropy(x, labels), x)[1], x))

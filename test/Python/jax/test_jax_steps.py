@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of optimizers for JAX: steps inside of jax.jit, what
-# they do with memory, what they refuse, and how they go on.
+# This file tests the optimizers for JAX: steps inside jax.jit, their memory, errors, and resumed
+# training.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,7 +26,7 @@ from support.delayed import with_delayed_gradients
 from support.jax_bits import (arrays, assert_same_bits, bits, gradients,
                               run_on_two_devices)
 
-#: Strategies of each kind: plain, compensated, in 8 bits, weights and gradients in codes.
+#: One strategy of each kind: plain, compensated, 8-bit, and weights and gradients in codes.
 KINDS = ("fp32", "collage-plus", "coat", "fp8-collage-plus")
 every_kind = pytest.mark.parametrize("strategy", KINDS)
 
@@ -52,7 +52,7 @@ def pointers(*trees):
 
 @every_kind
 def test_donated_arrays_are_written(strategy):
-    """With donation a step allocates no plane; without it nothing that it reads changes."""
+    """With donation, a step allocates no planes; without it, none of its inputs change."""
     optimizer, params, state = make(strategy, min_8bit_size=0)
     grads = gradients(params, 1)
     before = jax.tree.map(bits, (params, state, grads))
@@ -72,7 +72,7 @@ def test_donated_arrays_are_written(strategy):
 
 
 def test_arrays_that_are_kept_elsewhere():
-    """Two steps from one state, and NumPy's views of it, see what it was."""
+    """Two steps from one state, and NumPy's views of it, see the original values."""
     optimizer, params, state = make()
     step = jax.jit(optimizer.step, donate_argnums=(1,))
     view = np.asarray(params["second"])
@@ -123,7 +123,7 @@ def test_options_decide_bits_as_they_should():
 
 
 def test_hyperparameters():
-    """A function of the count, an argument of the step and a number at creation agree."""
+    """A function of the count, an argument of the step and a constant give the same bits."""
     optimizer, params, state = make(lr=0.25, betas=(0.8, 0.9))
     grads = gradients(params, 0)
     want = optimizer.step(grads, state, params)
@@ -164,7 +164,7 @@ def test_skipped_steps():
 
 
 def test_skipped_steps_remember_nothing(tmp_path):
-    """A gradient that is skipped leaves no trace in the scales of those after it."""
+    """A skipped gradient does not affect the scales of later ones."""
     optimizer, params, state = make(with_delayed_gradients(tmp_path), path=[tmp_path],
                                     skip_nonfinite=True, min_8bit_size=0)
     grads = gradients(params, 0)
@@ -195,7 +195,7 @@ def test_metrics():
 
 @pytest.mark.parametrize("strategy", KINDS[1:])
 def test_training(strategy):
-    """A small net learns, at the rates of an optax schedule where that is installed."""
+    """A small network trains, with rates of an optax schedule if optax is installed."""
     try:
         import optax
         rate = optax.cosine_decay_schedule(1e-2, 60)
@@ -255,7 +255,7 @@ PROGRAM = textwrap.dedent("""
 
 
 def test_processes_are_independent(tmp_path):
-    """Two processes have the same bits, the second by executables that the first compiled."""
+    """Two processes have the same bits; the second uses executables compiled by the first."""
     def run():
         return subprocess.run([sys.executable, "-c", PROGRAM, tmp_path], check=True, timeout=120,
                               capture_output=True, text=True).stdout
@@ -460,7 +460,7 @@ SHARDS = textwrap.dedent("""
 
 
 def test_shards():
-    """Shards of two devices have the bits of whole arrays on one, random ones too."""
+    """Shards on two devices have the bits of whole arrays on one, with random bits as well."""
     refused = json.loads(run_on_two_devices(
         SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"))
     assert "lamb under 'collage-plus' computes values from all of it" in refused["lamb"]

@@ -1,10 +1,10 @@
-#===- test_flags.py - What launches report ---------------------*- Python -*-===#
+#===- test_flags.py - Flags of launches -----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a launch reports gradients that are not
-# finite, and nothing else, on both targets and in the interpreter.
+# This file tests that a launch reports only gradients that are not finite, on both targets and in
+# the interpreter.
 #
 #===----------------------------------------------------------------------===#
 
@@ -17,12 +17,12 @@ from model.formats import FORMATS, encode
 from support.kernels import compiled, integers_of, seed_of
 from support.launch import Tensor, aligned_copy, launch
 
-# One element, less than a vector, a vector and a tail, several chunks.
+# The sizes are one element, less than a vector, a vector and a tail, and several chunks.
 SIZES = (1, 7, 37, 300)
 
 
 def specials(name):
-    """Codes of a format that are not finite: infinities, NaNs of both signs."""
+    """Returns the nonfinite codes of a format: infinities, and NaNs of both signs."""
     form = FORMATS[name]
     sign, nan = form.sign_bit, form.canonical_nan
     codes = [nan, nan | sign]
@@ -55,7 +55,7 @@ def positions(size):
 
 
 def with_special(strategy, size):
-    """States whose gradient is finite except for one element."""
+    """Returns states whose gradient is finite except in one element."""
     name = STRATEGIES[strategy].grad.format
     for place in positions(size):
         for code in specials(name):
@@ -97,7 +97,7 @@ def test_widths(width, isa):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_else_raises(strategy):
-    """The largest gradients do not, nor weights and states that are not finite."""
+    """The largest gradients, and nonfinite weights and states, raise no flag."""
     planes = example(strategy, 40)
     largest = FORMATS[STRATEGIES[strategy].grad.format].largest
     extreme = planes | {"grad": np.full_like(planes["grad"], largest)}
@@ -108,7 +108,7 @@ def test_nothing_else_raises(strategy):
 
 
 def test_flags_must_be_asked_for():
-    """A kernel without them reports nothing and loads gradients as they are."""
+    """A kernel without flags reports nothing and loads gradients unchanged."""
     kernel = compiled("adamw", "bf16")
     assert "tandem.set_flag" not in kernel.ir
     _, planes = next(with_special("bf16", 37))
@@ -167,7 +167,7 @@ func.func @unused(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
 
 @pytest.mark.parametrize("name", ("g", "h"))
 def test_gradients_that_nobody_reads(name):
-    """A gradient is checked as such."""
+    """A gradient is checked even if it is not used."""
     for value, raised in ((1.0, 0), (np.inf, tandem.NON_FINITE), (np.nan, tandem.NON_FINITE)):
         arrays = {n: np.ones(37, np.float32) for n in "pgh"}
         arrays[name][35] = value
@@ -178,7 +178,7 @@ def test_gradients_that_nobody_reads(name):
         assert launch(kernel, [Tensor(copies[2])], [{}]).flags == raised
 
 
-#: Raises flag 2 where a sum in f32 is zero, as it is for lanes beyond the end.
+#: Raises flag 2 if an f32 sum is zero, as it is in lanes beyond the end.
 ZEROS = """
 !f = !tandem.stored<tensor<?xf32>, #tandem.float<FORM>>
 tandem.kernel @zeros compute(<POLICY>) tensors [#tandem.role<param "p">]
@@ -205,7 +205,7 @@ def test_lanes_beyond_the_end_raise_nothing(form, policy):
     text = ZEROS.replace("FORM", form).replace("POLICY", policy)
     kernels = [(tandem.compile(text, target=chip, width=width), chip)
                for chip, width in (("cpu", 1), ("cpu", 8), ("cpu", 16), ("sm_80", 0), ("sm_90", 0))]
-    # The interpreter takes components once the policy is applied.
+    # The interpreter requires an applied policy for components.
     source = text if policy.startswith("f32") else kernels[0][0].ir
     one, minus_half = encode(form, np.array([1.0, -0.5], np.float32))
     for size in (1, 5, 8, 31, 300):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that kernels compiled for CPUs compute what the
-# NumPy model says, bit for bit, however they are compiled and launched.
+# This file tests that kernels compiled for CPUs have the bits of the NumPy model for all ways to
+# compile and launch them.
 #
 #===----------------------------------------------------------------------===#
 
@@ -31,7 +31,7 @@ WIDTHS = (1, 8, 16, 32, 64)
 
 
 def example(graph, strategy, kind="mixed", size=300):
-    """(planes, hypers) of a case."""
+    """Returns (planes, hypers) of a case."""
     planes = cases.state(graph, STRATEGIES[strategy], kind, size,
                          seed_of(graph, strategy, kind, size))
     return planes, cases.hypers(graph, STRATEGIES[strategy])
@@ -51,7 +51,7 @@ def check_example(graph, strategy, kind, size):
 
 
 def test_library_is_the_models():
-    """No graph or strategy escapes the tests below."""
+    """The tests below cover every graph and strategy of the library."""
     assert set(tandem.graphs()) == set(GRAPHS) | set(MATRIX_GRAPHS)
     library = STRATEGIES.keys() | SCALED_LIBRARY.keys() | TENSOR_LIBRARY.keys()
     assert set(tandem.strategies()) == library - OUTSIDE_STRATEGIES.keys()
@@ -64,7 +64,7 @@ def test_kinds(graph, strategy):
         check_example(graph, strategy, kind, 300)
 
 
-# Sizes and widths see planes, not formats: in f16 a few stand for all.
+# Sizes and widths affect planes, not formats, so a few f16 strategies suffice.
 FEW_F16 = ("f16-collage-plus", "f16-stochastic", "f16-master-weights")
 VARIED = [*BF16_STRATEGIES, "fp32", *FEW_F16]
 
@@ -77,7 +77,7 @@ def test_sizes(graph, strategy):
 
 
 def test_empty():
-    """A tensor without elements is not an error."""
+    """An empty tensor is not an error."""
     for graph in GRAPHS:
         for strategy in STRATEGIES:
             check_example(graph, strategy, "mixed", 0)
@@ -106,13 +106,13 @@ def test_bytes_per_parameter(graph, strategy):
     ("f16", 8), ("f16-kahan", 10), ("f16-collage-light", 10), ("f16-collage-plus", 12),
     ("f16-fp32-optim", 12), ("f16-master-weights", 16)])
 def test_bytes_of_adamw(strategy, count):
-    """Table 2 of the Collage paper, and the strategies beside it."""
+    """Bytes are those of table 2 of the Collage paper, and of the other strategies."""
     assert compiled("adamw", strategy).bytes_per_parameter == count
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_many_steps(strategy):
-    """States written by one step are what the next step reads."""
+    """A step reads the states that the previous step has written."""
     graph, hypers = "adamw", cases.hypers("adamw", STRATEGIES[strategy])
     planes = cases.state(graph, STRATEGIES[strategy], "ordinary", 100, 3)
     mine = planes
@@ -127,10 +127,10 @@ def test_many_steps(strategy):
 
 
 #===----------------------------------------------------------------------===#
-# However it is compiled
+# Ways to compile
 #===----------------------------------------------------------------------===#
 
-# Between them these contain every storage and every kind of arithmetic.
+# Together these contain every storage and every kind of arithmetic.
 SHAPES = [("adamw", s) for s in VARIED] + [
     ("lion", "collage-plus"), ("adagrad", "collage-plus"),
     ("adamw_decay_after", "bf16-kahan"), ("sgd_nesterov", "remainder")]
@@ -151,7 +151,8 @@ def test_random_bits(width):
 @pytest.mark.parametrize("strategy, dropped",
                          [("bf16-stochastic", 16), ("f16-stochastic", 13)])
 def test_stochastic_thresholds(strategy, dropped):
-    """The least number that an element's random bits round up, and the one before."""
+    """The test uses the smallest number that an element's random bits round up, and its
+    predecessor."""
     size, kernel = 40, compiled("sgd", strategy)
     planes = {"param": np.zeros(size, np.uint16),
               "grad": encode(strategy.split("-")[0], np.full(size, -1, np.float32))}
@@ -189,7 +190,7 @@ def test_widths(graph, strategy, width):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("width", (1, 64))
 def test_width_that_the_isa_lacks(isa, width):
-    """A width is a number of elements, not of registers."""
+    """The width is a number of elements, not of registers."""
     require_isa(isa)
     for strategy in ("collage-plus", "bf16-stochastic"):
         planes, hypers = example("adamw", strategy, "mixed", 200)
@@ -199,7 +200,7 @@ def test_width_that_the_isa_lacks(isa, width):
 
 
 #===----------------------------------------------------------------------===#
-# However it is launched
+# Ways to launch
 #===----------------------------------------------------------------------===#
 
 LAUNCHED = ("bf16-stochastic", "collage-plus", "master-weights", "remainder")
@@ -207,7 +208,7 @@ launched = pytest.mark.parametrize("strategy", LAUNCHED)
 
 
 def row_hypers(strategy, count):
-    """Hyperparameters of `count` parameter groups, all different."""
+    """Returns hyperparameters of `count` parameter groups, all different."""
     return [cases.hypers("adamw", STRATEGIES[strategy], lr=1e-3 * (i + 1),
                          weight_decay=0.1 * i) for i in range(count)]
 
@@ -215,7 +216,7 @@ def row_hypers(strategy, count):
 @launched
 @pytest.mark.parametrize("threads", (1, 2, 3))
 def test_plan(strategy, threads):
-    """Many tensors, groups of them with their own scalars, any threads."""
+    """A plan has many tensors, groups with their own scalars, and any number of threads."""
     kernel = compiled("adamw", strategy)
     sizes = [1, 0, 70001, 17, 4096, 4097, 300, 64, 9000, 2]
     rows = [i % 3 for i in range(len(sizes))]
@@ -238,7 +239,7 @@ def test_plan(strategy, threads):
 
 @launched
 def test_plan_again(strategy):
-    """A plan keeps its tables: the second launch continues from the first."""
+    """A plan keeps its tables: a second launch continues from the first."""
     kernel = compiled("adamw", strategy)
     planes, hypers = example("adamw", strategy, "ordinary", 1000)
     got = {n: a.copy() for n, a in planes.items()}
@@ -254,7 +255,7 @@ def test_plan_again(strategy):
 @launched
 @pytest.mark.parametrize("cuts", [(1,), (8, 16), (5, 6, 7, 1000), (4096,)])
 def test_chunks(strategy, cuts):
-    """Shards with `first` give what the whole tensor gives."""
+    """Shards launched with `first` have the bits of the whole tensor."""
     size, start = 4500, 2**33 + 3
     kernel = compiled("adamw", strategy)
     planes, hypers = example("adamw", strategy, "ordinary", size)
@@ -269,7 +270,7 @@ def test_chunks(strategy, cuts):
 @launched
 @pytest.mark.parametrize("offset", (1, 3, 7))
 def test_misaligned(strategy, offset):
-    """Arrays need the alignment of their elements and no more."""
+    """Arrays need only the alignment of their elements."""
     kernel = compiled("adamw", strategy)
     planes, hypers = example("adamw", strategy, "mixed", 500)
     views = {}
@@ -288,7 +289,7 @@ def test_misaligned(strategy, offset):
 
 @pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "fp32"))
 def test_hypers_at_run_time(strategy):
-    """One compiled kernel takes any hyperparameters."""
+    """One compiled kernel accepts any hyperparameters."""
     kernel = compiled("adamw", strategy)
     planes, _ = example("adamw", strategy, "ordinary", 200)
     changes = [{"lr": 0.0}, {"lr": 1e-8}, {"lr": 3e4}, {"beta1": 0.0}, {"beta2": 0.0},
@@ -303,7 +304,7 @@ def test_hypers_at_run_time(strategy):
 
 
 def test_defaults():
-    """Hyperparameters that are left out have the graph's defaults."""
+    """Hyperparameters that are not given have the graph's defaults."""
     kernel = compiled("adamw", "fp32")
     planes, _ = example("adamw", "fp32", "ordinary", 50)
     defaults = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
@@ -315,7 +316,7 @@ def test_defaults():
 
 
 def test_seed_and_key_matter():
-    """Stochastic rounding depends on all that should tell elements apart."""
+    """Stochastic rounding depends on everything that distinguishes elements."""
     kernel = compiled("adamw", "bf16-stochastic")
     planes, hypers = example("adamw", "bf16-stochastic", "ordinary", 400)
     options = {"seed": 1, "key": 1, "first": 8, "step": 5}
@@ -330,7 +331,7 @@ def test_seed_and_key_matter():
 
 @pytest.mark.parametrize("name", ("bfloat16", "float32"))
 def test_ml_dtypes(name):
-    """Arrays of ml_dtypes' bfloat16 are taken as what they are."""
+    """Arrays of ml_dtypes' bfloat16 are accepted with their own dtype."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     strategy = {"bfloat16": "bf16", "float32": "fp32"}[name]
     dtype = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32}[name]

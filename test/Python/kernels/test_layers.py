@@ -1,10 +1,10 @@
-#===- test_layers.py - Layers and what they save ---------------*- Python -*-===#
+#===- test_layers.py - Layers and their saved tensors ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of layers' forward and backward passes under recipes:
-# CPU code and PTX against the reference interpreter, gradients against PyTorch.
+# This file tests forward and backward passes of layers under recipes: CPU code and PTX against the
+# reference interpreter, and gradients against PyTorch.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,7 +23,7 @@ LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm"
           "gelu": {}, "gelu_tanh": {}, "swiglu": {}, "geglu": {}, "geglu_tanh": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
-#: The interpreter's names of inputs that the compiler does not keep twice.
+#: The interpreter's names of inputs that the compiler does not save separately.
 SHARED = {"keep": {"x": "kept"}}
 
 DTYPES = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i16": np.uint16}
@@ -40,7 +40,7 @@ def compiled(function, recipe, target="cpu", **options):
 
 
 def values(kind, shape, rng):
-    """f32 numbers of a kind."""
+    """Returns f32 numbers of a kind."""
     x = rng.standard_normal(shape).astype(np.float32)
     if kind == "zeros":
         x[::2] = 0
@@ -54,7 +54,7 @@ def values(kind, shape, rng):
 
 
 def encode(x, kind):
-    """The bits of f32 numbers as a plane of plain floats has them."""
+    """Returns the bits of f32 numbers in a plane of plain floats."""
     if kind == "f32":
         return x.view(np.uint32)
     assert kind == "bf16"
@@ -62,7 +62,7 @@ def encode(x, kind):
 
 
 def classes(name, count, columns, rng):
-    """The numbers of columns, or for each row one of them or -1, if that is asked for."""
+    """Returns column numbers or targets (a column or -1 per row) if the plane has these."""
     if name == "column":
         return np.arange(count, dtype=np.float32)
     if name == "target":
@@ -71,7 +71,7 @@ def classes(name, count, columns, rng):
 
 
 def planes_for(kernel, shape, kind, rng):
-    """Inputs of a kind, and zeros where the kernel writes."""
+    """Returns inputs of a kind, and zeros for planes that the kernel writes."""
     rows, columns = shape
     planes = {}
     for plane in kernel.planes:
@@ -90,7 +90,7 @@ def planes_for(kernel, shape, kind, rng):
 
 
 def by_interpreter(function, recipe, planes, shared=()):
-    """The planes after the pass, by the source graph."""
+    """Returns the planes after the pass, as the interpreter computes them from the source graph."""
     layer = function.removesuffix("_backward").removesuffix("_again")
     names = {name: SHARED.get(layer, {}).get(name, f"{name}.saved") for name in shared}
     given = {names.get(name, name): plane.copy() for name, plane in planes.items()}
@@ -116,7 +116,8 @@ def by_ptx(kernel, planes, shape, by_rows=True):
 
 
 def backward_planes(layer, recipe, forward, shape, rng):
-    """The first planes of the backward pass, and those of them that are the forward's inputs."""
+    """Returns the backward pass's initial planes, and which of them are inputs of the forward
+    pass."""
     kernel = compiled(f"{layer}_backward", recipe)
     planes = planes_for(kernel, shape, "ordinary", rng)
     for plane in kernel.planes:
@@ -148,7 +149,7 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
 @pytest.mark.parametrize("recipe", tandem.recipes())
 @pytest.mark.parametrize("layer", ("swiglu", "geglu", "geglu_tanh"))
 def test_outputs_again(layer, recipe):
-    """The function restores the same tensors; under fp32, the very output."""
+    """The function recomputes the same tensors; under fp32, the output itself."""
     function = f"{layer}_again"
     for seed, shape in enumerate(SHAPES):
         rng = np.random.default_rng(seed)
@@ -209,7 +210,7 @@ def test_phases_of_rows_are_one_launch(function, phases, recipe):
 
 
 def test_a_scale_of_all_rows_ends_a_launch():
-    """An encoding by the scale needs every row first."""
+    """Encoding with a scale of all rows requires every row first."""
     for recipe in ("te-current", "coat"):
         kernel = compiled("keep", recipe)
         assert (kernel.phases, kernel.launches) == (3, 3)
@@ -218,7 +219,7 @@ def test_a_scale_of_all_rows_ends_a_launch():
 @pytest.mark.parametrize("recipe", ("bf16", "coat"))
 @pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "cross_entropy"))
 def test_phases_one_after_another_in_ptx(layer, recipe):
-    """As they run where rows are too long for a block."""
+    """Separate launches of the phases, as for rows that are too long for a block, agree."""
     shape, rng = (6, 600), np.random.default_rng(5)
     planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
     kernel = compiled(layer, recipe, "sm_90")
@@ -230,7 +231,7 @@ def test_phases_one_after_another_in_ptx(layer, recipe):
 @pytest.mark.parametrize("recipe", ("bf16", "coat"))
 @pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "cross_entropy"))
 def test_bands_and_threads(layer, recipe):
-    """Rows that several threads share out, and sums of columns over all of them."""
+    """Rows divided among threads, and column sums over all rows, agree."""
     shape, rng = (150, 130), np.random.default_rng(3)
     planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
     forward = by_cpu(compiled(layer, recipe), planes, threads=3)
@@ -243,19 +244,19 @@ def test_bands_and_threads(layer, recipe):
 
 
 #===----------------------------------------------------------------------===#
-# What is saved
+# Saved tensors
 #===----------------------------------------------------------------------===#
 
 
 def saved_bits(layer, recipe):
-    """Bits for each element between the passes, by plane."""
+    """Returns the saved bits per element, by plane."""
     return {p.name: p.bits / (p.group * p.rows)
             for p in compiled(f"{layer}_backward", recipe).planes
             if p.kind == RoleKind.RESTORED and p.per == 0 and not p.is_whole_tensor}
 
 
 def test_an_input_is_not_kept_twice():
-    """In bf16 the input is what the backward pass needs; nothing else is written."""
+    """In bf16, the backward pass uses the input itself; nothing is saved."""
     assert saved_bits("swiglu", "bf16") == {"gate": 16, "up": 16}
     written = [p.name for p in compiled("swiglu", "bf16").planes if p.written]
     assert written == ["y"]
@@ -264,7 +265,7 @@ def test_an_input_is_not_kept_twice():
 def test_groups_of_a_token():
     assert saved_bits("swiglu", "coat") == {
         "gate.saved": 8, "gate.saved.scale": 1, "up.saved": 8, "up.saved.scale": 1}
-    # Rows of 17 have two scales each, the second for one element.
+    # Rows of 17 have two scales each, the second one for a single element.
     plane = next(p for p in compiled("swiglu", "coat").planes
                  if p.name == "gate.saved.scale")
     assert plane.entries(17, rows=3) == 6

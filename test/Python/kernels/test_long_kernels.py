@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of graphs that are so long that code is generated
-# without optimization: their bits, and that the time stays linear.
+# This file tests graphs that are so long that code is generated without optimization: their bits,
+# and that compile time is linear.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,7 +30,7 @@ func.func @chain(
 
 
 def chain(count):
-    """A graph that adds the gradient a number of times, each addition compensated."""
+    """Returns a graph that adds the gradient `count` times, each time with compensation."""
     return GRAPH.format(count=count, additions="\n".join(
         f"    %s{i + 1} = arith.addf %s{i}, %d : f32" for i in range(count)))
 
@@ -55,6 +55,6 @@ def test_a_long_kernel_has_the_same_bits():
 
 
 def test_compile_time_is_linear():
-    """Four times as many additions took eleven times as long."""
+    """Four times as many additions once took eleven times as long."""
     short, long = (min(compile_seconds(count) for _ in range(2)) for count in (100, 400))
     assert long < 8 * short

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of graphs with an entry for each row or column:
-# the NumPy model against PyTorch's optimizer, the interpreter against the model.
+# This file tests graphs with states per row or column: the NumPy model against PyTorch's optimizer,
+# and the interpreter against the model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -19,8 +19,8 @@ from support.kernels import SEED, STEP, STRATEGY_PATH, assert_same, strategy_tex
 from support.matrix_graphs import generate
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
-# One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
-# rows, and of whole tensors.
+# One strategy of each kind: expansions, random bits, and scales of groups within rows, of rows, and
+# of whole tensors.
 VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
           "fp8-lm")
 KINDS = [kind for kind in cases.SCALED_KINDS if kind != "mixed"]
@@ -38,7 +38,7 @@ def hypers_of(graph, **changed):
 
 
 def by_torch(planes, grads, **options):
-    """The results of torch.optim.Adafactor on f32 planes, after each step."""
+    """Returns the results of torch.optim.Adafactor on f32 planes after each step."""
     torch = pytest.importorskip("torch")
     param = torch.from_numpy(planes["param"].view(np.float32).copy())
     optimizer = torch.optim.Adafactor([param], **options)
@@ -54,8 +54,8 @@ def by_torch(planes, grads, **options):
     (0.01, 1.2, 0.0, 1.0), (0.9, 1.0, 0.1, 1e-9), (0.2, 1e9, 0.5, 1e5)))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_adafactor_against_torch(shape, lr, d, decay, size):
-    """Updates that are clipped and such that are not; means and weights below their
-    least; a step size of lr and then of 1/sqrt(t)."""
+    """The cases include clipped and unclipped updates, means and weights below their minimum,
+    and step sizes of lr and of 1/sqrt(t)."""
     rng = np.random.default_rng([shape[0], shape[1]])
     planes = {name: np.zeros(n, np.uint32) for name, n in
               zip(("param", "row_var", "col_var"), (shape, shape[0], shape[1]))}
@@ -98,7 +98,7 @@ def check(strategy, kind, shape, **changed):
 
 @pytest.mark.parametrize("strategy", LIBRARY)
 def test_adafactor(strategy):
-    """Every strategy of the library and those in f16, on adversarial values too."""
+    """Every strategy of the library and those in f16 agree, on adversarial values too."""
     for i, kind in enumerate(KINDS):
         for shape in SHAPES[i % 2:4:2]:
             check(strategy, kind, shape)
@@ -106,7 +106,7 @@ def test_adafactor(strategy):
 
 @pytest.mark.parametrize("strategy", VARIED)
 def test_adafactor_shapes(strategy):
-    """Rows longer than a group, and shorter; clipped updates in some."""
+    """Rows are longer or shorter than a group; some updates are clipped."""
     for shape in SHAPES[4:6] + ((2, 257), (129, 2)):
         check(strategy, "ordinary", shape)
         check(strategy, "large_update", shape, weight_decay=0.0, d=1e-3)
@@ -130,7 +130,7 @@ def test_flags():
 
 
 def test_many_steps():
-    """States written by one step are what the next step reads."""
+    """A step reads the states that the previous step has written."""
     for strategy in VARIED:
         model, hypers = LIBRARY[strategy], hypers_of("adafactor")
         planes = mine = matrix_state("adafactor", model, "ordinary", (5, 19))
@@ -183,7 +183,7 @@ func.func @row_norm(
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_row_norm(shape):
-    """Each row over the root of its sum, and the means of the columns of that."""
+    """Rows are divided by the root of their sum, and the column means of the result agree."""
     x = np.random.default_rng(1).exponential(size=shape).astype(np.float32)
     x[-1, -1] = -np.inf
     with np.errstate(invalid="ignore"):
@@ -225,7 +225,7 @@ def test_random_graphs(seed, tmp_path):
 
 
 def test_generation_covers():
-    """The graphs have every sum there is, and entries that meet in every way."""
+    """The random graphs have every kind of sum, and combine entries in every way."""
     examples = [generate(seed) for seed in GENERATED]
     assert set.union(*[e.features for e in examples]) == {
         "loop", "broadcast", ("element", "row"), ("element", "column"),

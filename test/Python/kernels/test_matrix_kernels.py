@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of kernels that know rows and columns: CPU code and
-# PTX against the NumPy model.
+# This file tests kernels that distinguish rows and columns: CPU code and PTX against the NumPy
+# model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,8 +22,8 @@ from support.launch import Tensor, Tiles, aligned_copy, launch
 from support.matrix_graphs import generate
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
-# One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
-# rows, and of whole tensors.
+# One strategy of each kind: expansions, random bits, and scales of groups within rows, of rows, and
+# of whole tensors.
 VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
           "fp8-lm")
 SHAPES = ((1, 1), (1, 7), (7, 1), (3, 5), (64, 64), (33, 130), (257, 300))
@@ -55,7 +55,7 @@ def states(strategy, shapes, kind="ordinary"):
 
 
 def by_cpu(kernel, tensors, shapes, threads=2):
-    """Updates copies of the planes, all in one launch."""
+    """Updates copies of the planes in one launch."""
     copies = [{name: p.copy() for name, p in planes.items()} for planes in tensors]
     plan = tandem.Plan(kernel)
     plan.update(list(shapes), [[copy[p.name].ctypes.data for p in kernel.planes]
@@ -79,7 +79,7 @@ def test_cpu_against_model(strategy, kind):
 
 
 def test_launches_agree():
-    """Threads, vector widths and shapes beside each other change no bit."""
+    """Threads, vector widths and other tensors in the launch do not change bits."""
     shapes = ((70, 5000), (5000, 70), (3, 5))
     before = states("fp8-collage-plus", shapes)
     want = by_cpu(compiled("fp8-collage-plus"), before, shapes, threads=1)
@@ -95,7 +95,7 @@ def test_launches_agree():
 
 
 def by_ptx(kernel, tensors, shapes, **options):
-    """Updates copies of the planes by the evaluator."""
+    """Updates copies of the planes in the evaluator."""
     copies = [{name: aligned_copy(p.reshape(-1)) for name, p in planes.items()}
               for planes in tensors]
     launch(kernel, [Tensor(copy, key=key, shape=shape)
@@ -118,7 +118,7 @@ def test_ptx_against_model(strategy, chip):
 
 @pytest.mark.parametrize("tiles", (Tiles(1, 8), Tiles(16, 512), Tiles(8, 16)))
 def test_tiles_agree(tiles):
-    """However a matrix is cut, the bits are the same."""
+    """Tile shapes do not change bits."""
     before = states("fp32", PTX_SHAPES)
     kernel = compiled("fp32", "sm_90")
     check("fp32", by_ptx(kernel, before, PTX_SHAPES, threads=64, tiles=tiles), before)
@@ -131,7 +131,7 @@ def test_tiles_agree(tiles):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_random_graphs(seed, tmp_path):
-    """CPU code and, of every third graph, PTX agree with NumPy."""
+    """CPU code and, for every third graph, PTX agree with NumPy."""
     example = generate(seed, Draw(SEED, 0, 0, STEP))
     (tmp_path / "random.mlir").write_text(strategy_text("random", example.strategy))
     want = example.planes | example.want
@@ -146,7 +146,7 @@ def test_random_graphs(seed, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Vectors whose entries are all alike
+# Vectors with equal entries
 #===----------------------------------------------------------------------===#
 
 ALIKE = """
@@ -173,7 +173,7 @@ func.func @alike(%w: tensor<?x?xf32> {{tandem.role = #tandem.role<param "w">}},
 
 _BROADCAST = """%v = linalg.broadcast ins(%total : tensor<f32>) outs({} : tensor<?xf32>)
       dimensions = [0]"""
-# The values of the entries, and the axis along which they are counted.
+# The values of the entries, and the axis along which they vary.
 VECTORS = {
     "splat per row": ("%v = tensor.splat %value[%rows] : tensor<?xf32>", 0),
     "splat per column": ("%v = tensor.splat %value[%columns] : tensor<?xf32>", 1),
@@ -232,7 +232,7 @@ def test_uniform_vectors_meet_matrices():
 
 
 def tree(values):
-    """The sum of numbers, neighbours first."""
+    """Returns the tree sum of numbers, neighbours first."""
     values = np.asarray(values, np.float32)
     while len(values) > 1:
         values = np.append(values, [np.float32(-0.0)] * (len(values) % 2))
@@ -272,7 +272,7 @@ def test_entries_alike_count_each(vector):
 
 
 def with_column_sums(count):
-    """A graph that adds up as many columns' sums of multiples of a matrix."""
+    """Returns a graph that sums the columns of `count` multiples of a matrix."""
     lines = [f"""
   %h{i} = arith.constant {i + 1}.0 : f32
   %t{i} = tensor.splat %h{i}[%rows, %columns] : tensor<?x?xf32>
@@ -297,7 +297,7 @@ func.func @sums(%w: tensor<?x?xf32> {{tandem.role = #tandem.role<param "w">}},
 
 
 def test_sums_fit_a_thread():
-    """A thread's stack, on which it sums up columns, is never left."""
+    """A thread's stack is large enough for the column sums."""
     graph = with_column_sums(30)
     before = {"w": alike((70, 300))["w"], "c": np.zeros(300, np.float32)}
     want = {name: array.copy() for name, array in before.items()}

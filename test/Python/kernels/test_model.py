@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the NumPy model: ml_dtypes, exact rational
-# arithmetic and published vectors are the oracles.
+# This file tests the NumPy model against ml_dtypes, exact rational arithmetic and published
+# vectors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -38,7 +38,7 @@ def codes_of(name):
 
 
 def random_f32(size, seed=1):
-    """Uniform bits, and bits near the rounding boundaries of all formats."""
+    """Returns uniform bits, and bits near the rounding boundaries of all formats."""
     rng = np.random.default_rng(seed)
     bits = rng.integers(0, 1 << 32, size, dtype=np.uint32)
     tie = rng.choice([0x8000, 0x1000, 0x80000, 0x100000], size).astype(np.uint32)
@@ -55,7 +55,7 @@ def random_components(name, size, seed, low=-20, high=20):
 
 
 def nearest(name, value, negative_zero=False):
-    """The code of an exact rational: the definition of fl, by search."""
+    """Searches for the code of an exact rational, by the definition of fl."""
     fmt = FORMATS[name]
     sign = fmt.sign_bit if value < 0 or (value == 0 and negative_zero) else 0
     magnitude = abs(value)
@@ -120,7 +120,7 @@ def test_f64_to_f32_against_numpy():
 
 @pytest.mark.parametrize("name", NARROW)
 def test_encode_f64_rounds_once(name):
-    """Values very close to a tie, which rounding to f32 first would hide."""
+    """The values are so close to a tie that rounding to f32 first would change the result."""
     fmt = FORMATS[name]
     rng = np.random.default_rng(4)
     codes = rng.integers(0, fmt.largest, 600).astype(fmt.dtype)
@@ -183,7 +183,7 @@ def test_sqrt_is_correctly_rounded(name):
 
 
 def test_scalar_operations_round_twice():
-    """Products beside a bf16 tie that float32 rounds onto the tie."""
+    """The products are near a bf16 tie, onto which float32 rounds them."""
     k, differ = Arithmetic("bf16"), 0
     for x in np.arange(128, 256, dtype=np.float32).reshape(-1, 1) / 128:
         scalar = float(np.float32((1 + 2.0**-8) / float(x[0])))
@@ -203,7 +203,7 @@ def test_fma_witness():
 
 @pytest.mark.parametrize("name", NARROW)
 def test_fma_rounds_once(name):
-    """Every sign and every gap between the product and the addend."""
+    """The cases have every sign and every distance between product and addend."""
     k, fmt = Arithmetic(name), FORMATS[name]
     rng = np.random.default_rng(9)
     size, low = 2000, 1 << fmt.mantissa_bits
@@ -258,7 +258,7 @@ def test_sums_are_error_free(name):
 
 
 def test_fast_two_sum_is_literal():
-    """Only the literal sequence keeps a -0 addend as its error."""
+    """Only the literal sequence returns a -0 addend as the error."""
     k, one = Arithmetic("bf16"), np.ones(1, np.float32)
     zero = -np.zeros(1, np.float32)
     assert np.signbit(mcf.fast_two_sum(k, one, zero)[1])
@@ -276,7 +276,7 @@ def test_two_sum_all_pairs(name):
     s, e = mcf.two_sum(Arithmetic(name), a, b)
     finite = np.isfinite(s) & np.isfinite(e)
     assert np.array_equal((f64(s) + e)[finite], (f64(a) + b)[finite])
-    # All that is not finite lies at the edge of the range.
+    # All nonfinite results are at the edge of the range.
     assert np.all(np.abs(f64(a) + b)[~finite] > 0.75 * np.max(x))
 
 
@@ -304,7 +304,7 @@ def test_dekker_agrees_in_range(name):
     bits = lambda v: np.ldexp(np.frexp(v)[0], -(-FORMATS[name].precision // 2))
     assert np.array_equal(np.round(bits(hi)), bits(hi))
     if name == "bf16":
-        # An odd precision splits into halves whose products need not fit.
+        # With odd precision, products of the halves need not be representable.
         fma, dekker = mcf.two_prod(k, x, y), mcf.two_prod_dekker(k, x, y)
         assert np.array_equal(fma[0], dekker[0]) and np.array_equal(fma[1], dekker[1])
 
@@ -419,7 +419,7 @@ def test_remainder_is_exact():
 
 
 def test_a_zero_over_a_remainder_is_zero():
-    """Zeros that other code has written, beside every remainder."""
+    """Zeros written by other code decode to zero, with any remainder."""
     low = np.arange(1 << 16, dtype=np.uint16)
     for high in (0, 0x8000):
         planes = {"w": np.full_like(low, high), "w.remainder": low}
@@ -478,7 +478,7 @@ def test_every_strategy_steps_and_stores_canonical_nans(graph):
 
 
 class Bf16:
-    """bf16 arithmetic by ml_dtypes, to transcribe listings with."""
+    """bf16 arithmetic with ml_dtypes, for transcriptions of listings."""
 
     def __init__(self, x):
         self.x = np.asarray(x)
@@ -618,11 +618,11 @@ def test_graphs_in_f32_against_their_listings(graph, kind):
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_f32_policies_agree_with_fp32_on_what_they_store(graph):
-    """fp32-optim, master-weights and remainder differ only in the weight."""
+    """fp32-optim, master-weights and remainder differ only in how they store the weight."""
     h = cases.hypers(graph)
     planes = cases.state(graph, STRATEGIES["remainder"], "ordinary", 500)
     weight = storage.Remainder().decode(planes, "param")
-    # The same values for the other two: f32 everywhere, and the f32 master.
+    # The other two use the same values: f32 everywhere, and the f32 master.
     exact = {p: a for p, a in planes.items() if not p.startswith(("param", "grad"))}
     wide = exact | {"param": encode("f32", weight),
                     "grad": encode("f32", decode("bf16", planes["grad"]))}
@@ -710,7 +710,7 @@ def test_tree_sum_shape():
     x = np.array([1.0, 2.0**-53, 2.0**-53, 2.0**-53, 1.0])
     tree = ((x[0] + x[1]) + (x[2] + x[3])) + x[4]
     assert metrics.tree_sum(x) == tree
-    # Halves first would give 2^-52.
+    # Adding halves first would give 2^-52.
     assert metrics.tree_sum(np.array([1, 2.0**-53, -1, 2.0**-53])) == 2.0**-53
     assert np.signbit(metrics.tree_sum(np.array([-0.0, -0.0, -0.0])))
     assert np.signbit(metrics.tree_sum(np.array([])))

@@ -1,11 +1,11 @@
-#===- test_phases.py - What all elements of a tensor share -----*- Python -*-===#
+#===- test_phases.py - Kernels of several phases --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that kernels of several phases compute what the
-# NumPy model and the reference interpreter say, bit for bit: sums over tensors
-# and models, and scales of whole tensors, however the work is divided.
+# This file tests that kernels of several phases have the bits of the NumPy model and the reference
+# interpreter: reductions over tensors and models, and scales of whole tensors, for every division
+# of the work.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,7 +32,7 @@ REDUCING = [graph for graph in GRAPHS if GRAPHS[graph].reduces]
 LIBRARY = STRATEGIES | SCALED_LIBRARY
 ALL = LIBRARY | TENSOR_STRATEGIES
 CHIPS = ("sm_80", "sm_90", "sm_100")
-# Around powers of two, where trees change, and of several chunks.
+# The sizes are around powers of two, where trees change, and some have several chunks.
 SIZES = (0, 1, 2, 3, 4, 70001, 4095, 4096, 4097, 0, 131)
 SMALL = (17, 0, 1, 2, 3, 300, 515)
 
@@ -43,34 +43,34 @@ tensor_wide = pytest.mark.parametrize("strategy", TENSOR_STRATEGIES)
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A directory of strategy files that the library lacks."""
+    """Returns a folder of strategy files that are not in the library."""
     directory = tmp_path_factory.mktemp("tensor")
     write_strategies(directory, TENSOR_STRATEGIES)
     return str(directory)
 
 
 def examples(graph, strategy, kind, sizes):
-    """Planes of one tensor for each size."""
+    """Returns the planes of one tensor for each size."""
     return [cases.state(graph, ALL[strategy], kind, size,
                         seed_of(graph, strategy, kind, size, i))
             for i, size in enumerate(sizes)]
 
 
 def rows_of(graph, strategy):
-    """Two rows of scalars."""
+    """Returns two rows of scalars."""
     typical = cases.hypers(graph, ALL[strategy])
     return [typical, typical | {"lr": 0.25, "weight_decay": 0.0}]
 
 
 def want_of(graph, strategy, tensors, rows):
-    """The model's results; tensors take turns with the rows."""
+    """Returns the model's results; tensors use the rows alternately."""
     return steps(graph, ALL[strategy], tensors,
                  [rows[i % len(rows)] for i in range(len(tensors))],
                  [Draw(SEED, i, 0, STEP) for i in range(len(tensors))])
 
 
 def check(graph, strategy, tensors, path, threads=1, context="", **options):
-    """One launch of all tensors follows the model."""
+    """Asserts that one launch of all tensors follows the model."""
     kernel, rows = (compiled(graph, strategy, path=(path,), **options),
                     rows_of(graph, strategy))
     got = run_plan(kernel, tensors, rows, [i % 2 for i in range(len(tensors))],
@@ -94,7 +94,7 @@ def interpreted(graph, strategy, planes, hypers, path, key=0):
 @pytest.mark.thinned(1, times=3)
 @reducing
 def test_sizes(graph, strategy, path):
-    """Trees of every shape, on one thread and on two."""
+    """Trees of every shape agree, on one thread and on two."""
     tensors = examples(graph, strategy, "ordinary", SIZES)
     for threads in (1, 2):
         check(graph, strategy, tensors, path, threads, f"{threads} threads")
@@ -102,7 +102,7 @@ def test_sizes(graph, strategy, path):
 
 @reducing
 def test_kinds(graph, strategy, path):
-    """Adversarial tensors, each alone and all together."""
+    """Adversarial tensors agree, separately and together."""
     kinds = cases.KINDS if strategy in STRATEGIES else cases.SCALED_KINDS
     tensors = []
     for kind in kinds:
@@ -113,7 +113,7 @@ def test_kinds(graph, strategy, path):
 
 
 def constant_planes(graph, strategy, size, **of_roles):
-    """Planes of roles that are constant except for one element: (constant, element)."""
+    """Returns planes that are constant except for one element: (constant, element) by role."""
     planes = {}
     for role in GRAPHS[graph].roles:
         constant, element = of_roles.get(role, (1e-3, 1e-3))
@@ -123,12 +123,12 @@ def constant_planes(graph, strategy, size, **of_roles):
     return planes
 
 
-# Norms that are zero, infinite, NaN or overflow on the way.
+# Norms that are zero, infinite or NaN, or that overflow in an intermediate result.
 NORMS = {
     "no gradient": {"grad": (0.0, 0.0)},
     "no param": {"param": (0.0, -0.0)},
     "nothing": {"grad": (0.0, 0.0), "exp_avg": (-0.0, -0.0), "param": (0.0, 0.0)},
-    # Nothing decays in the second row.
+    # The second row has no weight decay.
     "no update": {"grad": (0.0, 0.0), "exp_avg": (-0.0, 0.0), "param": (0.5, 1.0)},
     "negative zeros": {role: (-0.0, -0.0) for g in REDUCING for role in GRAPHS[g].roles},
     "one infinity": {"grad": (1e-3, np.inf)},
@@ -148,7 +148,7 @@ NORMS = {
 def test_norms(graph, strategy, norm, path):
     tensors = [constant_planes(graph, strategy, size, **NORMS[norm]) for size in (1, 40, 257)]
     check(graph, strategy, tensors, path, context=norm)
-    # One such tensor among ordinary ones.
+    # These tensors are among ordinary ones.
     tensors += [constant_planes(graph, strategy, 19), constant_planes(graph, strategy, 0)]
     check(graph, strategy, tensors, path, context=f"{norm} and others")
 
@@ -168,7 +168,7 @@ def test_interpreter(graph, strategy, path):
 
 
 def test_cases_are_not_trivial():
-    """Trust ratios other than 1, gradients that are clipped and such that are not."""
+    """The cases have trust ratios other than 1, and clipped and unclipped gradients."""
     hypers = cases.hypers("adamw_clip")
     big, small = (examples("adamw_clip", "fp32", kind, (300,))[0]["grad"].view(np.float32)
                   for kind in ("ordinary", "subnormal"))
@@ -183,7 +183,7 @@ def test_cases_are_not_trivial():
 
 @pytest.mark.parametrize("threads", (1, 2, 3, 7))
 def test_many_tensors(threads, path):
-    """More tensors than a block has elements, most of them tiny."""
+    """There are more tensors than a block has elements, most of them tiny."""
     sizes = np.random.default_rng(1).integers(0, 40, 700).tolist() + [9000]
     for graph, strategy in (("adamw_clip", "collage-plus"), ("lamb", "fp8-lm")):
         check(graph, strategy, examples(graph, strategy, "ordinary", sizes), path,
@@ -214,7 +214,7 @@ func.func @sums(%w: tensor<?xf32> {tandem.role = #tandem.role<param "w">},
 
 @pytest.mark.parametrize("size", (1, 3, 70, 4099))
 def test_sums_are_padded_with_negative_zeros(size):
-    """The sum of nothing but -0.0 is -0.0, whatever a block, a warp and a tree lack."""
+    """A sum of only -0.0 is -0.0, for any padding of blocks, warps and trees."""
     def planes():
         return {"w": np.ones(size, np.float32),
                 "g": np.full(size, -0.0, np.float32)}
@@ -247,7 +247,7 @@ def test_instruction_sets_and_widths(options, strategy, path):
 
 
 def test_many_steps(path):
-    """States written by one step are what the next step reads."""
+    """A step reads the states that the previous step has written."""
     for graph in REDUCING:
         for strategy in ("collage-plus", "fp8-lm", "tensor-collage", "tensor-delayed",
                          "tensor-delayed-codes"):
@@ -265,7 +265,7 @@ def test_many_steps(path):
 
 @pytest.mark.parametrize("graph", REDUCING)
 def test_flags(graph):
-    """A gradient that is not finite is reported, though a norm is made of it."""
+    """A nonfinite gradient is reported even if a norm is computed from it."""
     kernel, hypers = compiled(graph, "bf16", flags=True), cases.hypers(
         graph, STRATEGIES["bf16"])
     for name, norm in NORMS.items():
@@ -276,7 +276,7 @@ def test_flags(graph):
 
 
 def check_metrics(kernel, graph, model, before):
-    """A launch's metrics are those of the model's intended and effective updates."""
+    """Asserts that a launch's metrics match the model's intended and effective updates."""
     after = [{n: p.copy() for n, p in planes.items()} for planes in before]
     plan, hypers = tandem.Plan(kernel), cases.hypers(graph, model)
     plan.update([len(p["grad"]) for p in before],
@@ -297,7 +297,7 @@ def check_metrics(kernel, graph, model, before):
 @pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "fp32", "master-weights"))
 @pytest.mark.parametrize("graph", REDUCING)
 def test_metrics(graph, strategy):
-    """The intended update has the sums in it."""
+    """The intended update contains the reductions."""
     check_metrics(compiled(graph, strategy, metrics=True), graph, ALL[strategy],
                   examples(graph, strategy, "ordinary", (300, 1, 5000)))
 
@@ -305,7 +305,7 @@ def test_metrics(graph, strategy):
 @pytest.mark.parametrize("group", (32, WHOLE))
 @pytest.mark.parametrize("graph", ("sgd_momentum", "adamw"))
 def test_metrics_under_given_scales(graph, group, tmp_path):
-    """A scale that no step writes holds for the value before and after the step."""
+    """A scale that no step writes applies to the value before and after the step."""
     drawn = Strategy(Plain("f32"), Scaled(CODES["e4m3"], group, "f32", "pow2"), Plain("f32"),
                      Plain("f32"))
     given = replace(drawn, param=replace(drawn.param, recipe="given"))
@@ -363,7 +363,7 @@ def test_signature(strategy, path):
 
 
 def swap_cases(storage):
-    """Tensors of values whose largest magnitudes lie everywhere, and old planes."""
+    """Returns tensors of values whose largest magnitude is at various places, and old planes."""
     rng = np.random.default_rng(5)
     groups = groups_of_values(storage.code.largest).reshape(-1, 16)
     tensors = [g.copy() for g in groups[rng.permutation(len(groups))[:150]]]
@@ -376,7 +376,7 @@ def swap_cases(storage):
 
 
 def check_swaps(storage, tmp_path):
-    """Values become codes, and old planes are decoded, as the model says."""
+    """Asserts that values are encoded and old planes are decoded as in the model."""
     strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
     (tmp_path / "swapped.mlir").write_text(strategy_text("swapped", strategy))
     kernel = tandem.compile(SWAP, "swapped", path=[tmp_path])
@@ -398,7 +398,7 @@ def check_swaps(storage, tmp_path):
 @pytest.mark.parametrize("scale, recipe", SCALES)
 @pytest.mark.parametrize("code", WITH_NAN)
 def test_codes(code, scale, recipe, tmp_path):
-    """Every code and recipe."""
+    """Every code works with every recipe."""
     check_swaps(Scaled(CODES[code], WHOLE, scale, recipe), tmp_path)
 
 
@@ -410,7 +410,7 @@ HISTORIES = [(1, 0), (2, 16), (16, 1), (1024, 0)]
 @pytest.mark.parametrize("code", ("e4m3", "e5m2", "f16", "pair", "softsign", "root",
                                   "unsigned", "tiny", "drawn", "wide-drawn"))
 def test_delayed_codes(code, scale, recipe, tmp_path):
-    """Histories of numbers, and of bits that are none."""
+    """Histories contain numbers, and bit patterns that are not numbers."""
     history, margin = HISTORIES[seed_of(code, scale, recipe) % len(HISTORIES)]
     check_swaps(Scaled(CODES[code], WHOLE, scale, recipe, history, margin), tmp_path)
 
@@ -421,7 +421,7 @@ def test_delayed_codes(code, scale, recipe, tmp_path):
 
 
 def check_ptx(graph, strategy, chip, tensors, path, offset=0, **options):
-    """PTX, CPU kernel and model agree on every plane."""
+    """Asserts that PTX, CPU kernel and model agree on every plane."""
     ptx, cpu = (compiled(graph, strategy, target, path=(path,))
                 for target in (chip, "cpu"))
     rows, turns = rows_of(graph, strategy), [i % 2 for i in range(len(tensors))]
@@ -461,14 +461,14 @@ def test_ptx_tensor_wide(strategy, chip, path):
     ("lamb", "collage-plus"), ("adamw_clip", "fp32"), ("lamb", "fp8-lm"),
     ("adamw", "tensor-coat"), ("adamw", "tensor-delayed")])
 def test_grids(graph, strategy, blocks, threads, chunk_size, path):
-    """Grid, block and chunks divide the work and change no bit."""
+    """Grid, block and chunks divide the work without changing bits."""
     tensors = examples(graph, strategy, "ordinary", (257, 0, 1100, 3, 2049))
     check_ptx(graph, strategy, "sm_90", tensors, path, blocks=blocks, threads=threads,
               chunk_size=chunk_size)
 
 
 def test_many_tensors_ptx(path):
-    """More tensors than threads, more chunks than threads."""
+    """There are more tensors than threads, and more chunks than threads."""
     sizes = np.random.default_rng(2).integers(0, 9, 150).tolist() + [2100]
     for graph, strategy in (("adamw_clip", "fp32"), ("lamb", "bf16")):
         tensors = examples(graph, strategy, "ordinary", sizes)
@@ -493,10 +493,10 @@ def test_norms_ptx(graph, norm, path):
 
 
 #===----------------------------------------------------------------------===#
-# Kernels by hand
+# Hand-written kernels
 #===----------------------------------------------------------------------===#
 
-# Reductions of each kind over each scope, the second of what the first gave.
+# Reductions of each kind over each scope; the second one depends on the first.
 BY_HAND = """
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 !scaled = !tandem.stored<tensor<?xf32>,
@@ -531,7 +531,7 @@ tandem.kernel @by_hand compute(<f32, f32>) tensors [#p, #q] scalars [] prologue 
 
 
 def by_hand(tensors, kind, scope):
-    """The steps of BY_HAND, in NumPy."""
+    """Computes the steps of BY_HAND in NumPy."""
     extreme = {"max": np.max, "min": np.min}[kind]
 
     def over(f, parts):
@@ -560,7 +560,7 @@ def by_hand_tensors(sizes):
 @pytest.mark.parametrize("scope", ("tensor", "model"))
 @pytest.mark.parametrize("kind", ("max", "min"))
 def test_by_hand(kind, scope):
-    """A kernel of three phases and an epilogue, on both targets."""
+    """A kernel with three phases and an epilogue works on both targets."""
     text = BY_HAND.format(kind=kind, scope=scope)
     tensors = by_hand_tensors((1, 5000, 3, 64, 70001))
     kernel = tandem.compile(text)
@@ -591,7 +591,7 @@ def test_by_hand_interpreted(kind, scope):
     ("adamw", "tensor-delayed"), ("lamb", "tensor-delayed-codes"),
     ("adamw", "tensor-given")])
 def test_kernels_interpreted(graph, strategy, path):
-    """The kernel before its phases are separated means the same."""
+    """The kernel before its phases are split has the same meaning."""
     kernel, hypers = (compiled(graph, strategy, path=(path,)),
                       cases.hypers(graph, ALL[strategy]))
     for kind in ("ordinary", "mixed"):
@@ -608,7 +608,7 @@ needs_tandem_opt = pytest.mark.skipif(not TANDEM_OPT.exists(),
 
 
 def optimized(text, *passes):
-    """The output of tandem-opt for MLIR text."""
+    """Returns the output of tandem-opt for MLIR text."""
     done = subprocess.run([TANDEM_OPT, *passes], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -623,7 +623,7 @@ def optimized(text, *passes):
     ("adamw", "tensor-and-groups"), ("adamw", "tensor-delayed"),
     ("lamb", "tensor-delayed-codes")])
 def test_phases_interpreted(graph, strategy, passes, path):
-    """All launches of a step, one after the other."""
+    """The launches of a step are interpreted in sequence."""
     kernel, hypers = (compiled(graph, strategy, path=(path,)),
                       cases.hypers(graph, ALL[strategy]))
     text = optimized(kernel.ir, "-tandem-split-phases", *passes)
@@ -646,8 +646,7 @@ def test_separated_phases_are_not_compiled():
 @needs_tandem_opt
 @pytest.mark.parametrize("name, strategy", [("sgd", "bf16"), ("sgd_momentum", "triple")])
 def test_a_body_without_its_policy_is_not_interpreted(name, strategy):
-    """Its f32 operations are not what the kernel computes, also where components are
-    f32."""
+    """Its f32 operations are not what the kernel computes, even if components are f32."""
     triple = (
         "tandem.strategy @triple compute(<component, f32>) {\n"
         "  tandem.assign grad = #tandem.float<f32>\n"
@@ -665,14 +664,14 @@ def test_a_body_without_its_policy_is_not_interpreted(name, strategy):
 
 
 #===----------------------------------------------------------------------===#
-# What is refused
+# Refusals
 #===----------------------------------------------------------------------===#
 
 
 @pytest.mark.parametrize("graph, strategy", [(g, "bf16") for g in REDUCING]
                          + [("adamw", "fp8-lm"), ("lamb", "fp8-lm")])
 def test_shards(graph, strategy, path):
-    """Whole tensors only: the kernel, the interpreter and the model say so."""
+    """The kernel, the interpreter and the model refuse parts of tensors."""
     kernel = compiled(graph, strategy, path=(path,))
     planes, hypers = (examples(graph, strategy, "ordinary", (64,))[0],
                       cases.hypers(graph, ALL[strategy]))
@@ -697,7 +696,7 @@ def test_kernel_of_a_shard():
 
 @pytest.mark.parametrize("name", TENSOR_LIBRARY)
 def test_library(name, path):
-    """The library's strategies are those that the model has written to files."""
+    """The library's strategies match the files that the model writes."""
     library, written = compiled("adamw", name), compiled("adamw", name, path=(path,))
     assert library.storages == written.storages
 

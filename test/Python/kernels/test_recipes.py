@@ -1,11 +1,10 @@
-#===- test_recipes.py - Where scales come from -----------------*- Python -*-===#
+#===- test_recipes.py - Recipes of scales ---------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what each recipe of a scale promises: delayed
-# scaling, scales that are given, counts of what saturates, maxima in two stages and
-# the formats of the OCP's microscaling.
+# This file tests what each recipe of a scale promises: delayed scaling, given scales, counts of
+# saturated elements, two-stage maxima, and the OCP microscaling formats.
 #
 #===----------------------------------------------------------------------===#
 
@@ -28,7 +27,7 @@ TARGETS = ("cpu", "sm_80", "sm_100")
 
 @pytest.fixture
 def compile_swap(tmp_path):
-    """compile_swap(storage, target): the kernel that stores g where w was."""
+    """Returns compile_swap(storage, target), which compiles a kernel that stores g in w."""
     def build(storage, target="cpu"):
         strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
         (tmp_path / "swapped.mlir").write_text(strategy_text("swapped", strategy))
@@ -42,7 +41,7 @@ def zeros(storage, size):
 
 
 def store(kernel, planes, *x):
-    """The planes of w after x was stored there."""
+    """Returns the planes of w after storing x."""
     x = np.array(x, np.float32)
     arrays = {n: p.copy() for n, p in planes.items()}
     kernel(arrays | {"g": x, "read": np.zeros_like(x)})
@@ -55,14 +54,14 @@ def store(kernel, planes, *x):
 
 
 def test_a_scale_follows_the_history(compile_swap):
-    """Step by step: (amax, the scale it is stored with, that of the next store)."""
+    """Each step has (amax, the scale it is stored with, the scale of the next store)."""
     storage = Scaled(E4M3, WHOLE, "f32", "pow2", history=3, margin=1)
     kernel = compile_swap(storage)
     planes = zeros(storage, 2)
-    steps = [(448.0, 1.0, 2.0),     # nothing is known: 1; then 448 / 448 * 2
+    steps = [(448.0, 1.0, 2.0),     # nothing is recorded: 1; then 448 / 448 * 2
              (7.0, 2.0, 2.0),       # 448 is still among the last three
-             (np.nan, 2.0, 2.0),    # no number: 0
-             (0.0, 2.0, 0.03125),   # 448 is forgotten: 7 / 448 * 2
+             (np.nan, 2.0, 2.0),    # not a number: counts as 0
+             (0.0, 2.0, 0.03125),   # 448 has left the history: 7 / 448 * 2
              (0.0, 0.03125, 0.03125),
              (0.0, 0.03125, 0.03125),  # all are 0: the scale stays
              (-9.0, 0.03125, 0.0625)]
@@ -86,7 +85,7 @@ def test_what_grows_saturates(compile_swap):
 
 
 def test_one_pass(compile_swap):
-    """No phase comes before the one that writes; a scale made just in time has one."""
+    """No phase precedes the one that writes, while just-in-time scaling requires one."""
     current, delayed = (compile_swap(Scaled(E4M3, WHOLE, "f32", history=n)) for n in (0, 8))
     assert (current.phases, delayed.phases) == (2, 1)
     assert "-w w.next_scale" not in delayed.signature
@@ -123,7 +122,7 @@ def test_given_scales_are_only_read(compile_swap):
 
 
 def test_tensors_may_share_a_given_scale(compile_swap):
-    """No kernel writes such a scale."""
+    """No kernel writes a given scale."""
     kernel = compile_swap(Scaled(E4M3, WHOLE, "f32", "given"))
     scale = encode("f32", np.array([2.0], np.float32))
     tensors = [{"w": np.zeros(n, np.uint8), "g": np.full(n, 3.0, np.float32),
@@ -136,7 +135,7 @@ def test_tensors_may_share_a_given_scale(compile_swap):
 
 
 #===----------------------------------------------------------------------===#
-# What saturates
+# Saturation
 #===----------------------------------------------------------------------===#
 
 COUNT = """
@@ -175,7 +174,7 @@ def counted_tensors(storage):
 
 @pytest.mark.parametrize("storage", COUNTED, ids=str)
 def test_saturation(storage):
-    """An exact count, in the pass that writes, however the work is divided."""
+    """The count is exact, in the pass that writes, for any division of the work."""
     text = strategy_text("s", Strategy(storage, *3 * [Plain("f32")]))
     spelled = text.split("grad = ")[1].splitlines()[0]
     tensors, want = zip(*counted_tensors(storage))
@@ -207,15 +206,15 @@ def test_saturation(storage):
 
 
 def test_two_stages(compile_swap):
-    """COAT's group scaling: the largest of the groups' maxima is the tensor's, so that
-    a scale of a tensor is what it would be in one stage."""
+    """In COAT's group scaling, the maximum of the groups' maxima is that of the tensor, so that
+    a per-tensor scale is the same as in one stage."""
     rng, tensors = np.random.default_rng(8), []
     for size in (1, 15, 4097, 70001):
         x = rng.standard_normal(size) * np.exp2(rng.uniform(-100, 100, size))
         x[:-1:9] = rng.choice([0.0, np.nan, np.inf], len(x[:-1:9]))
         tensors.append(x.astype(np.float32))
     scales = []
-    # The scale of softsign is the largest magnitude itself.
+    # Softsign's scale is the largest magnitude itself.
     for storage in (Scaled(SoftsignCode(), group, "f32") for group in (16, WHOLE)):
         planes = [zeros(storage, len(x)) | {"g": x.view(np.uint32),
                                             "read": np.zeros(len(x), np.uint32)}
@@ -240,8 +239,8 @@ MX = {"MXFP8 E4M3": (E4M3, 8, 448.0), "MXFP8 E5M2": (FloatCode("f8E5M2"), 15, 57
 
 @pytest.mark.parametrize("name", MX)
 def test_mx(name, compile_swap):
-    """Blocks of 32: the shared exponent is floor(log2(amax)) less that of the largest
-    number, and elements are rounded and saturate (section 6.3)."""
+    """Blocks have 32 elements. The shared exponent is floor(log2(amax)) minus that of the
+    largest number; elements are rounded and saturate (section 6.3)."""
     code, exponent, largest = MX[name]
     rng = np.random.default_rng(2)
     x = (rng.standard_normal((500, 32)) * np.exp2(rng.uniform(-100, 90, (500, 1))))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of reductions that a graph asks for by itself: what
-# they come to, in which order, and which are refused.
+# This file tests reductions that a graph contains explicitly: their results, their order, and
+# errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -33,7 +33,8 @@ func.func @graph(%p: tensor<?xf32> {{tandem.role = #p}}) -> tensor<?xf32> {{
 
 @pytest.mark.parametrize("scope", ("tensor", "model"))
 def test_order_matters(scope):
-    """Sums that cancel: the tree is over elements and tensors in their order."""
+    """With cancellation, the result shows that the tree follows the order of elements and
+    tensors."""
     text = GRAPH.format(op="arith.addf", scope=scope, init="0.0")
     kernel = tandem.compile(text, "fp32")
     rng, seen = np.random.default_rng(4), set()
@@ -59,7 +60,7 @@ EXTREMES = [(), (0.0, -0.0), (-0.0,), (-np.inf, -3.0), (np.inf, 2.0, 1e-45, -1e-
 @pytest.mark.parametrize("scope", ("tensor", "model"))
 @pytest.mark.parametrize("op", ("maximumf", "minimumf"))
 def test_extremes(op, scope, chip):
-    """-0 is less than 0, and a NaN is the result, always with the same bits."""
+    """-0 is less than 0, and any NaN gives a NaN with fixed bits."""
     largest = op == "maximumf"
     text = GRAPH.format(op=f"arith.{op}", scope=scope,
                         init="0xFF800000" if largest else "0x7F800000")
@@ -104,7 +105,7 @@ def test_extremes(op, scope, chip):
     ({"scope": "rank"}, *2 * ["'tandem.scope' must be \"tensor\" or \"model\", got"]),
     ({"init": "1.0"}, "begins with a number other than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):
-    """Neither the compiler nor the interpreter guesses."""
+    """The compiler and the interpreter refuse unknown reductions."""
     text = GRAPH.format(**{"op": "arith.addf", "scope": "tensor", "init": "0.0"} | changed)
     with pytest.raises(ValueError, match=why):
         tandem.interpret(text, "fp32", {"p": np.zeros(3, np.uint32)}, {})
@@ -113,7 +114,7 @@ def test_other_reductions(changed, why, diagnostic):
 
 
 def test_elements_that_meet():
-    """A graph is element-wise except for its sums; the interpreter says what is not."""
+    """A graph is element-wise except for its reductions; the interpreter reports violations."""
     def graph(body, type="tensor<?xf32>"):
         return f"""
             func.func @graph(%p: {type} {{tandem.role = #tandem.role<param "p">}}) -> {type} {{
@@ -164,7 +165,7 @@ def test_a_sum_of_what_all_elements_share_counts_them(size):
 
 
 def with_sums(count):
-    """A graph that adds up the sums of a number of multiples of its tensor."""
+    """Returns a graph that adds up the sums of `count` multiples of its tensor."""
     lines = []
     for i in range(count):
         lines.append(f"""
@@ -194,7 +195,7 @@ func.func @graph(%p: tensor<?xf32> {{tandem.role = #tandem.role<param "p">}}) ->
 
 
 def test_sums_of_a_block():
-    """They meet in its shared memory; CPUs have as many as they want."""
+    """Sums are combined in a block's shared memory, which limits them; CPUs have no limit."""
     x = np.linspace(-1, 2, 300).astype(np.float32)
     for count in (80, 90):
         want = {"p": x.copy()}

@@ -1,11 +1,11 @@
-#===- test_resume.py - Runs that stop and go on ----------------*- Python -*-===#
+#===- test_resume.py - Resumed runs ---------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that steps, a checkpoint and more steps leave the
-# bytes of all steps in one run, and that a skipped step leaves every byte: for
-# every strategy of the library and those in f16, by SHA-256 over all planes.
+# This file tests that steps, a checkpoint and more steps give the same bytes as all steps in one
+# run, and that a skipped step changes no byte, for every strategy of the library and those in f16,
+# by SHA-256 over all planes.
 #
 #===----------------------------------------------------------------------===#
 
@@ -31,7 +31,7 @@ every_strategy = pytest.mark.parametrize(
 
 
 def digest(planes):
-    """Over names, types and bytes, in the order of names."""
+    """Hashes names, types and bytes, sorted by name."""
     total = hashlib.sha256()
     for name in sorted(planes):
         array = np.ascontiguousarray(planes[name])
@@ -56,7 +56,7 @@ def read_arrays(directory):
 
 
 def gradients(kernel, strategy, steps):
-    """The planes of a gradient for each step of a run, as tandem-run names them."""
+    """Returns the gradient's planes for each step, with tandem-run's names."""
     planes = {}
     for number, step in enumerate(steps, 1):
         state = cases.state("adamw", LIBRARY[strategy], "ordinary", SIZE, seed=step)
@@ -66,7 +66,7 @@ def gradients(kernel, strategy, steps):
 
 
 def run_tool(kernel, strategy, directory, start, steps):
-    """The planes that some steps leave; `start` is what they begin with."""
+    """Returns the planes after some steps from `start`."""
     write_arrays(directory / "gradients", gradients(kernel, strategy, steps))
     hypers = cases.hypers("adamw", LIBRARY[strategy])
     subprocess.run(
@@ -113,7 +113,7 @@ def torch_planes(optimizer):
 
 
 def make_torch(strategy, weights=None):
-    """An optimizer of two parameters in the strategy's type, and one in float32."""
+    """Returns an optimizer with two parameters in the strategy's dtype and one in float32."""
     torch = pytest.importorskip("torch")
     import tandem.torch as tt
     from support.torch_bits import VISIBLE, dtype_of, parameters
@@ -147,21 +147,21 @@ def test_torch_resumes(strategy, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Steps that are skipped
+# Skipped steps
 #===----------------------------------------------------------------------===#
 
 
 @every_strategy
 @pytest.mark.parametrize("special", [float("inf"), -float("inf"), float("nan")])
 def test_a_scaler_skips_what_is_not_finite(strategy, special):
-    """PyTorch's GradScaler refuses gradients in float16, and those in codes, which
+    """PyTorch's GradScaler refuses float16 gradients, and it does not see coded gradients, which
     are not in p.grad."""
     torch = pytest.importorskip("torch")
     from support.torch_bits import VISIBLE, dtype_of, params_of, set_gradients, train
     if strategy not in VISIBLE or dtype_of(strategy) == torch.float16:
         pytest.skip("PyTorch's GradScaler refuses such gradients")
     optimizer, scaler = make_torch(strategy), torch.amp.GradScaler("cpu", init_scale=4.0)
-    scaler.scale(torch.zeros(()))  # which is when it begins
+    scaler.scale(torch.zeros(()))  # initializes the scaler
     train(optimizer, range(2))
     before = digest(torch_planes(optimizer))
     set_gradients(params_of(optimizer), 5)
@@ -182,7 +182,7 @@ def gpu():
 
 @every_strategy
 def test_a_plan_skips_on_a_gpu(gpu, strategy):
-    """All that a step's launches would write, scales and histories too, stays."""
+    """A skipped step leaves everything that its launches would write, also scales and histories."""
     kernel = compiled("adamw", strategy, "sm_90")
     planes = cases.state("adamw", LIBRARY[strategy], "ordinary", SIZE,
                          seed_of("skip", strategy))

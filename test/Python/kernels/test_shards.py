@@ -1,11 +1,10 @@
-#===- test_shards.py - Tensors that are spread over ranks ------*- Python -*-===#
+#===- test_shards.py - Sharded tensors ------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that launches over shards of tensors, which exchange
-# what they reduce, have the bits of one launch over the whole tensors. Threads stand for
-# ranks.
+# This file tests that launches over shards of tensors, which exchange their reductions, have the
+# bits of one launch over the whole tensors. Ranks are threads.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,12 +22,12 @@ from tandem._plane import Granularity, RoleKind
 
 TYPES = {"bf16": np.uint16, "f16": np.uint16, "f32": np.float32, "i8": np.int8,
          "i16": np.int16}
-#: Matrices and vectors: rows of one element and many, powers of two and not.
+#: Matrices and vectors with rows of one or many elements, powers of two and others.
 SHAPES = ((64, 96), (40, 256), (7, 1), (1, 300), (13, 130), (1, 8192), (256, 64))
 
 
 class Group:
-    """Threads that add up words, as the runtime asks of a group of ranks."""
+    """Threads that sum words, as the runtime requires of a group of ranks."""
 
     def __init__(self, count):
         self.count, self.parts = count, [None] * count
@@ -46,7 +45,7 @@ class Group:
 
 
 class Ranks:
-    """Ranks of one group."""
+    """The ranks of one group."""
 
     def __init__(self, count):
         self.count, self._group = count, Group(count)
@@ -56,11 +55,11 @@ class Ranks:
         return self._group.words
 
     def shards_of(self, tensor):
-        """The number of a tensor's shards."""
+        """Returns the number of a tensor's shards."""
         return self.count
 
     def place_of(self, tensor, rank):
-        """The number of a rank's shard of a tensor, and that of the group."""
+        """Returns the index of a rank's shard of a tensor, and that of the group."""
         return rank, 0
 
     def exchange(self, rank):
@@ -70,13 +69,13 @@ class Ranks:
         return add_up
 
     def run(self, work):
-        """Calls work(rank) on each, and returns the results."""
+        """Calls work(rank) on each rank and returns the results."""
         with ThreadPoolExecutor(self.count) as pool:
             return list(pool.map(work, range(self.count)))
 
 
 class Grid(Ranks):
-    """Four ranks in two rows: a tensor is spread over all, over a row's ranks or a column's."""
+    """Four ranks in two rows; a tensor is sharded over all ranks, a row's or a column's."""
 
     def __init__(self):
         super().__init__(4)
@@ -100,7 +99,7 @@ class Grid(Ranks):
 
 
 def make_plane(plane, shape, rng):
-    """A plane's first contents: gradients and weights as they come, zero states."""
+    """Returns a plane's initial contents: random gradients and weights, and zero states."""
     count = plane.entries(shape[1], shape[0])
     if plane.kind not in (RoleKind.PARAM, RoleKind.GRAD):
         return np.zeros(count, TYPES.get(plane.type, np.uint8))
@@ -114,12 +113,12 @@ def make_plane(plane, shape, rng):
 
 
 def is_of_all(plane):
-    """Whether all shards have the same entries of a plane."""
+    """Returns whether all shards have the same entries of a plane."""
     return plane.is_whole_tensor or plane.per == Granularity.COLUMN
 
 
 def cut_plane(plane, array, shape, first, end):
-    """A shard's part of a plane: of rows [first, end), or of those elements of a row."""
+    """Returns a shard's part of a plane: rows [first, end), or these elements of the only row."""
     if is_of_all(plane):
         return array.copy()
     def entries(places):
@@ -128,7 +127,8 @@ def cut_plane(plane, array, shape, first, end):
 
 
 def starts_of(kernel, shape, count, rng):
-    """Returns the starts of shards, in rows, or in elements of the only row; some are empty."""
+    """Returns the first rows of shards, or first elements of a single row; some shards are
+    empty."""
     grouped = [p for p in kernel.planes if p.is_grouped]
     unit = max([p.rows for p in kernel.planes if p.per == Granularity.ELEMENT
                 and not p.is_whole_tensor and p.rows] + [1])
@@ -145,7 +145,7 @@ def starts_of(kernel, shape, count, rng):
 
 
 def write(place, values):
-    """Writes values into an array, which may be on a GPU."""
+    """Writes values to an array, which may be on a GPU."""
     if isinstance(place, np.ndarray):
         place[:] = values
     else:
@@ -157,8 +157,8 @@ def read(place):
 
 
 class Model:
-    """Tensors of a kernel, and their launches as a whole and in shards; these run on a GPU if
-    there is one, given with the kernel for it."""
+    """Tensors of a kernel, and their launches as a whole and in shards. Shards run on a GPU if
+    one is given, together with its kernel."""
 
     def __init__(self, kernel, shapes, seed=0, gpu=None, on_gpu=None):
         rng = np.random.default_rng(seed)
@@ -182,7 +182,7 @@ class Model:
         return [[address_of(planes[p.name]) for p in self.kernel.planes] for planes in arrays]
 
     def placed(self, arrays):
-        """Copies where shards are launched."""
+        """Copies arrays to the device on which shards are launched."""
         return arrays if self.gpu is None else [self.gpu.arrays(planes) for planes in arrays]
 
     def run_whole(self, metrics):
@@ -210,7 +210,7 @@ class Model:
         sizes, firsts, shardings = [], [], []
         for shape, begins, (first, end), (at, group) in zip(self.shapes, starts, shards, places):
             unit = 1 if shape[0] == 1 else shape[1]
-            # Frameworks give an empty shard no columns.
+            # Frameworks give an empty shard zero columns.
             sizes.append((1, end - first) if shape[0] == 1 or first == end
                          else (end - first, shape[1]))
             firsts.append(first * unit)
@@ -252,7 +252,7 @@ class Model:
                             f"rank {rank} of {ranks.count}, {self.shapes[i]} at {starts[i]}")
 
 
-#: Sums over the model and tensors, rows and columns; scales of each kind.
+#: Reductions over the model, tensors, rows and columns, and scales of each kind.
 CASES = [("adamw_clip", "collage-plus"), ("adamw_clip", "fp8-lm"), ("adamw_clip", "coat"),
          ("adamw", "fp8-lm"), ("adamw", "fp8-lm-delayed"),
          ("adamw", "bf16-stochastic"),
@@ -270,7 +270,7 @@ def test_has_the_bits_of_one_launch(graph, strategy, ranks):
         Model(kernel, shapes, seed).check(ranks, seed)
 
 
-#: Scales of whole rows and of blocks, and one that remembers its history.
+#: Scales of whole rows and of blocks, and one with a history.
 SCALES = {"rows": "group = row", "blocks": "group = 32x32", "tensor": "group = tensor, history = 4"}
 STRATEGY = """tandem.strategy @{name} compute(<f32, f32>) {{
   tandem.assign param = #tandem.float<f32>
@@ -293,7 +293,7 @@ def test_scales_of_every_kind(name, graph, ranks, tmp_path):
 
 @pytest.mark.parametrize("graph, strategy", CASES)
 def test_several_groups_of_ranks(graph, strategy):
-    """Tensors that are spread over different groups, in one launch: sums over all of them too."""
+    """Tensors with different groups of ranks share a launch, with reductions over all of them."""
     kernel = tandem.compile(graph, strategy, path=[STRATEGY_PATH])
     shapes = [s for s in SHAPES if s[0] > 1 or graph != "adafactor"]
     for seed in range(3):
@@ -318,7 +318,7 @@ def gpu():
 
 @pytest.mark.parametrize("graph, strategy", CASES)
 def test_on_a_gpu(graph, strategy, gpu):
-    """The host exchanges between the phases of a GPU's launch."""
+    """The host exchanges reductions between the phases of a GPU launch."""
     kernel, on_gpu = (tandem.compile(graph, strategy, target, path=[STRATEGY_PATH])
                       for target in ("cpu", "sm_90"))
     shapes = [s for s in [(13, 40), (1, 300), (40, 9)]
@@ -344,7 +344,7 @@ def test_metrics_are_those_of_the_whole(ranks):
 
 
 def test_ranks_send_little():
-    """A rank tells about twice the logarithm of its rows or elements."""
+    """A rank sends about 2 log2(n) values for its n rows or elements."""
     kernel = tandem.compile("adamw_clip", "collage-plus")
     model, ranks = Model(kernel, [(4096, 24)]), Ranks(4)
     starts = [[0, 1000, 2000, 3000, 4096]]

@@ -1,11 +1,10 @@
-#===- test_skip_nonfinite.py - Steps that look before they write -*- Python -*-===#
+#===- test_skip_nonfinite.py - Skipped steps ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of plans and optimizers that do nothing where a
-# gradient is not finite, on the CPU and on the GPU that the PTX evaluator stands in
-# for.
+# This file tests that plans and optimizers skip a step if a gradient is not finite, on the CPU and
+# on a GPU that the PTX evaluator stands in for.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,7 +19,7 @@ from support.kernels import assert_same, compiled, integers_of, run_plan, seed_o
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 SIZES = (300, 0, 1, 131)
-# Gradients in bf16, f16, f32 and 8-bit codes; several phases; a commit.
+# The cases have bf16, f16, f32 and 8-bit gradients, several phases, and a commit phase.
 CASES = [("adamw", "bf16"), ("adamw", "f16"), ("adamw", "fp32"), ("lamb", "collage-light"),
          ("adamw_clip", "coat"), ("adamw", "fp8-lm"), ("sgd", "fp8-lm-delayed")]
 
@@ -38,8 +37,8 @@ def examples(graph, strategy):
 
 
 def bad_gradients(kernel, tensors):
-    """Copies of tensors with one element of a gradient that is not finite: the last of
-    the last tensor, the only one of another, one in the middle."""
+    """Returns copies of tensors with one nonfinite gradient element: the last one of the last
+    tensor, the only one of another tensor, or one in the middle."""
     (plane,) = [p for p in kernel.planes if p.kind == tandem._plane.RoleKind.GRAD
                 and p.sets_size]
     form = FORMATS[plane.type]
@@ -120,7 +119,7 @@ def test_integer_codes(tmp_path):
 
 @pytest.mark.parametrize("strategy", ("fp32", "collage-plus", "bf16-stochastic", "fp8-lm"))
 def test_optimizers(strategy):
-    """A skipped step has never been; norms in f32 beside others are asked as well."""
+    """A skipped step leaves no trace; f32 parameters such as norms are checked, too."""
     torch = pytest.importorskip("torch")
     import tandem.torch as tt
     from support.torch_bits import assert_same_bits, parameters, params_of

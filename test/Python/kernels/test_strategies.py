@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of single rules of the numerics, on the smallest
-# graphs and strategies that show them.
+# This file tests single rules of the numerics on the smallest graphs and strategies that show them.
 #
 #===----------------------------------------------------------------------===#
 
@@ -33,7 +32,7 @@ HEAD = """func.func @f(
 
 
 def run(directory, body, compute, planes, u=0.0, **storages):
-    """The planes after one step of a graph that is HEAD and `body`."""
+    """Returns the planes after one step of a graph that consists of HEAD and `body`."""
     rules = [f"  tandem.assign {kind} = {storage_text(storage)}"
              for kind, storage in storages.items()]
     (directory / "mine.mlir").write_text("\n".join(
@@ -57,7 +56,7 @@ FORMATS = ("bf16", "f16", "f32", "f8E4M3FN", "f8E5M2")
 @pytest.mark.parametrize("source", FORMATS)
 @pytest.mark.parametrize("compute", ("f32, f32", "component, bf16", "component, f16"))
 def test_not_a_number(tmp_path, compute, source, to):
-    """Every NaN of a format is a NaN in every other, and the canonical one."""
+    """A NaN of any format converts to the canonical NaN of every other format."""
     width = {"bf16": 16, "f16": 16, "f32": 32}.get(source, 8)
     if width == 32:
         codes = np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFC00000, 0x7FC00000,
@@ -79,7 +78,7 @@ def test_not_a_number(tmp_path, compute, source, to):
                                      Expansion("bf16", 3), Plain("bf16", "stochastic"),
                                      Plain("f16", "dither")], ids=storage_text)
 def test_not_a_number_in_storages(tmp_path, storage):
-    """An f16 NaN, whose payload reaches low bits of an f32, in any storage."""
+    """An f16 NaN whose payload reaches low f32 bits stays a NaN in any storage."""
     codes = bits(0x7C01, 0x7E00, 0x7FFF, 0xFFFF, 0xFC01)
     nan = np.full(len(codes), np.nan, np.float32)
     want = storage.encode("p", nan, Draw())
@@ -95,7 +94,7 @@ def test_not_a_number_in_storages(tmp_path, storage):
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("source", FORMATS)
 def test_copies_compile(tmp_path, source, to, target):
-    """A value that is only converted goes from any format to any other."""
+    """A value that is only converted can be converted between any two formats."""
     (tmp_path / "mine.mlir").write_text(f"""tandem.strategy @mine compute(<f32, f32>) {{
   tandem.assign param = #tandem.float<{to}>
   tandem.assign state = #tandem.float<{to}>
@@ -107,7 +106,7 @@ def test_copies_compile(tmp_path, source, to, target):
 
 
 def test_scalar_addend_is_not_rounded_first(tmp_path):
-    """1 + u rounds to f32 and then to bf16; u by itself would be a tie to 1."""
+    """1 + u rounds to f32 and then to bf16; rounding u first would give a tie, and 1."""
     u = 2.0**-8 * (1 + 2.0**-9)
     got = run(tmp_path, "  %r = arith.addf %p, %us : tensor<?xf32>\n" + RETURN,
               "component, bf16", {"p": bits(0x3F80), "s": bits(0), "g": bits(0)}, u=u,
@@ -116,7 +115,7 @@ def test_scalar_addend_is_not_rounded_first(tmp_path):
 
 
 def test_scalar_addend_of_an_expansion(tmp_path):
-    """grow takes a component, so here the scalar is rounded first."""
+    """grow takes a component, so the scalar is rounded first."""
     u = 2.0**-8 * (1 + 2.0**-9)
     got = run(tmp_path, "  %r = arith.addf %p, %us : tensor<?xf32>\n" + RETURN,
               "component, bf16",
@@ -129,7 +128,7 @@ def test_scalar_addend_of_an_expansion(tmp_path):
 @pytest.mark.parametrize("grad", FORMATS)
 @pytest.mark.parametrize("param", FORMATS)
 def test_formats_mix(tmp_path, param, grad, component):
-    """Any plain format meets any other under any policy, on CPU and GPU."""
+    """Any plain formats can be combined under any policy, on CPU and GPU."""
     strategy = Strategy(Plain(grad), Plain(param), Plain("f32"), Plain("f32"), component)
     (tmp_path / "mine.mlir").write_text(strategy_text("mine", strategy))
     planes = cases.state("sgd", strategy, "mixed", 100, 1)
@@ -143,7 +142,7 @@ def test_formats_mix(tmp_path, param, grad, component):
     assert_same(tensor.planes, want, "sm_90")
 
 
-# The same graph three times: b * s belongs to s's update and is read by p's too.
+# Three spellings of one graph: b * s is part of s's update, and p's update reads it, too.
 APART = """  %m = arith.mulf %us, %s : tensor<?xf32>
   %t = tensor.empty(%n) : tensor<?xf32>
   %q = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>,
@@ -173,7 +172,7 @@ INSIDE = """  %r, %q = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>,
 
 @pytest.mark.parametrize("storage", (Expansion("bf16"), Kahan("bf16")), ids=storage_text)
 def test_spelling_changes_no_bit(tmp_path, storage):
-    """The division of a graph into operations on tensors changes nothing."""
+    """The division of a graph into tensor operations changes no bit."""
     rng = np.random.default_rng(1)
 
     def values():
@@ -211,7 +210,7 @@ def test_first_rule_wins(tmp_path):
 
 
 def test_path_hides_the_library(tmp_path):
-    """A file on the path comes before the built-in strategy of its name."""
+    """A file on the path takes precedence over the built-in strategy of the same name."""
     (tmp_path / "fp32.mlir").write_text("""tandem.strategy @fp32 compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16>
   tandem.assign grad = #tandem.float<bf16>
@@ -223,7 +222,7 @@ def test_path_hides_the_library(tmp_path):
 
 
 def test_grow_is_the_models(tmp_path):
-    """A single accumulation is compared with the operation itself."""
+    """A single accumulation has the bits of the operation itself."""
     rng = np.random.default_rng(2)
     k = mcf.Arithmetic("bf16")
     planes = Expansion("bf16").encode("p", rng.standard_normal(400).astype(np.float32),

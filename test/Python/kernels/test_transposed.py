@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of storages that write codes in rows and transposed:
-# CPU code and PTX against the reference interpreter and the NumPy model.
+# This file tests storages that write codes in rows and transposed: CPU code and PTX against the
+# reference interpreter and the NumPy model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,7 +23,7 @@ from support.launch import Tensor, Tiles, aligned_copy, launch
 from tandem._plane import RoleKind
 
 ROWS, COLUMNS = (1, 7, 8, 9, 65), (1, 15, 17, 1000)
-#: An elementwise kernel, and those whose rows and whole tensors need phases before.
+#: An elementwise kernel, and kernels whose rows and whole tensors require earlier phases.
 LAYERS = {"silu": {}, "keep": {}, "rms_norm": {"eps": 1e-6}}
 
 
@@ -48,7 +48,7 @@ def compiled(layer, target="cpu", code="f8E4M3FN", options="", **rest):
 
 
 def planes_for(kernel, shape, seed=0):
-    """Inputs, and bytes that a kernel must overwrite."""
+    """Returns inputs, and bytes that a kernel must overwrite."""
     rng, planes = np.random.default_rng([seed, *shape]), {}
     for plane in kernel.planes:
         count = plane.entries(shape[1], shape[0])
@@ -76,7 +76,7 @@ def by_cpu(kernel, planes, **options):
 
 
 def by_ptx(kernel, planes, shape, offset=0, **options):
-    """With transposed copies that begin `offset` bytes after an aligned address."""
+    """Runs PTX with transposed copies that begin `offset` bytes after an aligned address."""
     copy = {name: aligned_copy(plane.reshape(-1), offset * name.endswith(".transposed"))
             for name, plane in planes.items()}
     launch(kernel, [Tensor(copy, shape=shape)], [LAYERS[kernel.name]], blocks=2, **options)
@@ -127,7 +127,7 @@ def test_widths(options):
 
 
 def test_threads():
-    """Two threads write beside each other in a column."""
+    """Two threads write neighbouring elements of a column."""
     shape = (700, 5000)
     planes = planes_for(compiled("silu"), shape)
     got = by_cpu(compiled("silu"), planes, threads=4)
@@ -136,7 +136,7 @@ def test_threads():
 
 
 def test_scales_of_earlier_steps():
-    """The planes of delayed scaling follow the copy."""
+    """The copy uses the scales and histories of delayed scaling."""
     kernel = compiled("keep", options=", history = 3")
     planes = planes_for(kernel, (9, 17))
     first = by_cpu(kernel, planes)
@@ -173,7 +173,7 @@ def test_wide_ptx(chip):
 
 
 def test_wider_codes():
-    """Four rows of 16 bits are gathered."""
+    """Four rows of 16-bit codes are gathered."""
     for shape in ((9, 17), (16, 40), (64, 300)):
         planes = planes_for(compiled("silu", code="f16"), shape)
         got = by_cpu(compiled("silu", code="f16"), planes)
@@ -220,7 +220,7 @@ def test_refusals(tmp_path):
 
 
 def test_packages(tmp_path):
-    """A package says which planes are transposed, and its kernel writes them."""
+    """A package records which planes are transposed, and its kernel writes them."""
     kernel = compiled("keep")
     kernel.save(tmp_path / "keep.tdm")
     loaded = tandem.load(tmp_path / "keep.tdm")

@@ -6,7 +6,7 @@
 # This file implements the entry points of the model package.
 #
 #===----------------------------------------------------------------------===#
-"""What every kernel computes, bit for bit, independent of the compiler.
+"""Computes what every kernel computes, bit for bit, independently of the compiler.
 
     planes = cases.state("adamw", STRATEGIES["collage-plus"], "mixed", 1000)
     new = step("adamw", STRATEGIES["collage-plus"], planes,

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements correctly rounded component arithmetic and, on top of
-# it, the operations on multi-component floats as literal sequences.
+# This file implements correctly rounded component arithmetic and, based on it, the operations on
+# multi-component floats as literal sequences.
 #
 #===----------------------------------------------------------------------===#
-"""Arithmetic of a component format, and multi-component float operations.
+"""Implements arithmetic of a component format, and multi-component float operations.
 
 Component values are float32 arrays that hold values of the component format.
 A Python float is a scalar: it is rounded from float64 to float32, and an
@@ -26,13 +26,13 @@ def _operand(x):
 
 
 def round_to_odd_sum(p, c):
-    """p + c in float64, rounded to odd: safe to round once more, narrower."""
+    """Returns p + c in float64, rounded to odd, so that rounding again to less is safe."""
     s = p + c
     t = s - p
     e = (p - (s - t)) + (c - t)
     bits = s.view(np.int64)
     inexact = np.isfinite(s) & np.isfinite(e) & (e != 0) & ((bits & 1) == 0)
-    # Magnitudes grow with their bits, so "towards e" depends on both signs.
+    # Magnitudes grow with their bits, so the direction of e depends on both signs.
     outward = (e > 0) == (s > 0)
     odd = np.where(outward, bits + 1, bits - 1)
     return np.where(inexact, odd, bits).view(np.float64)
@@ -45,7 +45,7 @@ class Arithmetic:
         self.format = lookup(format)
 
     def round(self, x):
-        """fl(x), one rounding from float32 or float64."""
+        """Returns fl(x), with one rounding from float32 or float64."""
         return round_to(self.format.name, x)
 
     def _apply(self, operation, *operands):
@@ -53,7 +53,7 @@ class Arithmetic:
             result = operation(*[_operand(x) for x in operands])
         return self.round(np.asarray(result, dtype=np.float32))
 
-    # 24 >= 2p + 2 makes the second rounding of these innocuous.
+    # Since 24 >= 2p + 2, the second rounding of these is innocuous.
     def add(self, a, b):
         return self._apply(np.add, a, b)
 
@@ -74,14 +74,14 @@ class Arithmetic:
         return (a.view(np.uint32) ^ _SIGN).view(np.float32)
 
     def sign(self, a):
-        """-1, +1, and a itself where it is a zero or NaN."""
+        """Returns -1, +1, or a itself if it is a zero or NaN."""
         return np.where(a > 0, np.float32(1), np.where(a < 0, np.float32(-1), a))
 
     def fma(self, a, b, c):
-        """a * b + c, rounded once from the exact value.
+        """Returns a * b + c, rounded once from the exact value.
 
-        The product of two components is exact in float64, and a sum rounded to
-        odd with 53 >= p + 2 bits rounds on as the exact sum would.
+        The product of two components is exact in float64, and a sum rounded to odd with 53 >= p + 2
+        bits rounds to the same result as the exact sum.
         """
         with np.errstate(all="ignore"):
             wide = [np.asarray(x, dtype=np.float64) for x in (a, b, c)]
@@ -90,7 +90,7 @@ class Arithmetic:
         return self.round(total).reshape(np.broadcast(a, b, c).shape)
 
     def split_real(self, x, count=2):
-        """(b, db, ...) of a float64 scalar, one rounding each."""
+        """Splits a float64 scalar into (b, db, ...), with one rounding each."""
         rest, parts = np.float64(x), []
         for _ in range(count):
             parts.append(np.float32(self.round(rest)))
@@ -104,13 +104,13 @@ class Arithmetic:
 
 
 def fast_two_sum(k, a, b):
-    """a + b as sum and error, literal; exact where |a| >= |b|."""
+    """Returns a + b as sum and error with the literal sequence; exact if |a| >= |b|."""
     x = k.add(a, b)
     return x, k.sub(b, k.sub(x, a))
 
 
 def two_sum(k, a, b):
-    """a + b as sum and error, in either order."""
+    """Returns a + b as sum and error, in either order."""
     x = k.add(a, b)
     bb = k.sub(x, a)
     aa = k.sub(x, bb)
@@ -118,7 +118,7 @@ def two_sum(k, a, b):
 
 
 def split(k, a):
-    """The halves of a's significand."""
+    """Returns the halves of a's significand."""
     factor = np.float32((1 << -(-k.format.precision // 2)) + 1)
     c = k.mul(np.asarray(factor), a)
     hi = k.sub(c, k.sub(c, a))
@@ -126,13 +126,13 @@ def split(k, a):
 
 
 def two_prod(k, a, b):
-    """a * b as product and error, by fma."""
+    """Returns a * b as product and error, by fma."""
     x = k.mul(a, b)
     return x, k.fma(a, b, k.neg(x))
 
 
 def two_prod_dekker(k, a, b):
-    """a * b as product and error, from the splits."""
+    """Returns a * b as product and error, from the splits."""
     x = k.mul(a, b)
     a_hi, a_lo = split(k, a)
     b_hi, b_lo = split(k, b)
@@ -148,7 +148,7 @@ def two_prod_dekker(k, a, b):
 
 
 def grow(k, x, a):
-    """An expansion plus a component."""
+    """Adds a component to an expansion."""
     if len(x) == 3:
         x0, e = two_sum(k, x[0], a)
         x1, e = two_sum(k, x[1], e)
@@ -162,7 +162,7 @@ def grow(k, x, a):
 
 
 def scale(k, a, v):
-    """An expansion times a component."""
+    """Multiplies an expansion by a component."""
     x, e = two_prod(k, a[0], v)
     e = k.add(k.mul(a[1], v), e)
     return fast_two_sum(k, x, e)
@@ -187,7 +187,7 @@ def _mul3(k, a, b):
 
 
 def mul(k, a, b):
-    """An expansion times an expansion."""
+    """Multiplies two expansions."""
     if len(a) == 3:
         return _mul3(k, a, b)
     x, e = two_prod(k, a[0], b[0])
@@ -196,12 +196,12 @@ def mul(k, a, b):
 
 
 def neg(k, a):
-    """An expansion negated."""
+    """Negates an expansion."""
     return tuple(k.neg(x) for x in a)
 
 
 def kahan(k, value, compensation, delta):
-    """Kahan's accumulation: the new value and the new compensation."""
+    """Accumulates with Kahan's method; returns the new value and the new compensation."""
     d = k.add(delta, compensation)
     new = k.add(value, d)
     return new, k.sub(d, k.sub(new, value))

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements generators of ordinary and adversarial optimizer states
-# and of hyperparameters, reproducible from a seed.
+# This file generates ordinary and adversarial optimizer states and hyperparameters, reproducible
+# from a seed.
 #
 #===----------------------------------------------------------------------===#
-"""States as planes of bits: `state(graph, strategy, kind, size, seed)`."""
+"""Makes states as planes of bits: `state(graph, strategy, kind, size, seed)`."""
 
 import zlib
 
@@ -17,7 +17,7 @@ from .formats import FORMATS, decode, encode
 from .optimizers import GRAPHS, MOMENT, plane_entries, plane_types
 from .storage import Draw
 
-# Hyperparameters people use, by name; beta2's bf16 expansion is (1, -0.00099).
+# Typical hyperparameters by name; beta2's bf16 expansion is (1, -0.00099).
 TYPICAL = {
     "lr": 1e-3,
     "beta1": 0.9,
@@ -37,10 +37,10 @@ TYPICAL = {
 
 
 def hypers(graph, strategy=None, **changed):
-    """Typical hyperparameters of a graph; eps fits the strategy's component."""
+    """Returns typical hyperparameters of a graph; eps fits the strategy's component."""
     values = {name: TYPICAL[name] for name in GRAPHS[graph].hypers}
     if strategy is not None and strategy.component and "eps" in values:
-        # The smallest subnormal is the least eps that does not vanish.
+        # The smallest subnormal is the least eps that does not round to zero.
         tiny = decode(strategy.component, np.array(
             [1], dtype=FORMATS[strategy.component].dtype))[0]
         values["eps"] = max(values["eps"], float(tiny))
@@ -51,7 +51,7 @@ def hypers(graph, strategy=None, **changed):
 # Values of a role, as float32
 #===----------------------------------------------------------------------===#
 
-# Typical magnitude of each role.
+# The typical magnitude of each role.
 _SCALE = {"grad": 1e-2, "param": 5e-2, "first": 1e-3, "second": 1e-5}
 
 
@@ -69,7 +69,7 @@ def _ordinary(which, rng, size, largest, smallest):
 
 
 def _subnormal(which, rng, size, largest, smallest):
-    """Up to eight times the smallest normal, so that most are below it."""
+    """Returns up to eight times the smallest normal, so that most values are below it."""
     return smallest * np.exp2(rng.uniform(-12, 3, size)) * rng.choice([-1, 1], size)
 
 
@@ -90,18 +90,18 @@ def _nans(which, rng, size, largest, smallest):
 
 
 def _large_update(which, rng, size, largest, smallest):
-    """|update| > |weight|: the order that fast_two_sum is not granted."""
+    """Returns values with |update| > |weight|, the order that fast_two_sum does not assume."""
     factor = {"param": 2.0**-14, "grad": 2.0**8, "first": 2.0**11, "second": 1.0}
     return factor[which] * _ordinary(which, rng, size, largest, smallest)
 
 
 def _huge(which, rng, size, largest, smallest):
-    """Near overflow, where sums, squares and products leave the range."""
+    """Returns values near overflow, whose sums, squares and products leave the range."""
     return largest * np.exp2(rng.uniform(-3, 0, size)) * rng.choice([-1, 1], size)
 
 
 def _edges(which, rng, size, largest, smallest):
-    """Powers of two and their neighbours, where ulps change and ties happen."""
+    """Returns powers of two and their neighbours, where ulps change and ties occur."""
     power = np.exp2(rng.integers(-20, 4, size).astype(np.float64))
     nudge = rng.integers(-2, 3, size) * np.exp2(rng.integers(-24, -6, size).astype(float))
     return power * (1 + nudge) * rng.choice([-1, 1], size)
@@ -129,7 +129,7 @@ def _all(value):
 
 
 def _groups(which, rng, size, largest, smallest):
-    """Runs of 16 to 256 elements, each with what a group's scale may meet."""
+    """Returns runs of 16 to 256 elements, each with a challenge for a group's scale."""
     runs = (_all(0.0), _all(-0.0), _all(np.nan), _all(-np.inf), _one, _one_huge,
             _constant, _opposite, _subnormal, _infinities, _nans, _zeros, _huge, _edges)
     parts, count = [], 0
@@ -154,7 +154,7 @@ _VALUES = {
 
 
 def role_values(role, storage, kind, rng, size):
-    """Values of one kind for a role that is stored like this, as float32."""
+    """Returns values of one kind for a role with this storage, as float32."""
     which, values = _which(role), _VALUES | {"groups": _groups}
     value = values[kind](which, rng, size, *storage.range())
     with np.errstate(all="ignore"):
@@ -162,15 +162,15 @@ def role_values(role, storage, kind, rng, size):
 
 
 def stored(storage, role, x, rng):
-    """Planes of x, stored by a step that others have come before."""
-    # By whatever bits it was rounded, the state is one that a step may leave.
+    """Returns planes of x, as stored by a step in the middle of training."""
+    # Any rounding bits give a state that a step may leave.
     with np.errstate(all="ignore"):
         return storage.renew(_past(storage, role, x, rng), role, x, Draw())
 
 
 def _past(storage, role, x, rng):
-    """Planes of which a few say what steps before have left: a history, the next
-    scale or one that is given, somewhat too large or too small for x."""
+    """Returns planes with a plausible past: a history, and the next or given scale, which is
+    somewhat too large or too small for x."""
     planes = storage.encode(role, x, Draw())
     if getattr(storage, "history", 0) == 0 and getattr(storage, "recipe", "") != "given":
         return planes
@@ -187,7 +187,7 @@ def _past(storage, role, x, rng):
 
 
 def _encode_scale(storage, values):
-    """Scales; what is not a number becomes none."""
+    """Encodes scales; values that are not numbers become NaN."""
     if storage.scale != "f8E8M0FNU":
         return encode(storage.scale, values)
     exponent = np.frexp(np.where(np.isfinite(values), values, 0))[1]
@@ -212,7 +212,7 @@ def _values(graph, strategy, kind, rng, size):
 
 
 def _bits(graph, strategy, rng, size):
-    """Uniform bit patterns, among them NaNs that are not canonical."""
+    """Returns uniform bit patterns, which include NaNs that are not canonical."""
     entries = plane_entries(graph, strategy, size)
     return {name: rng.integers(0, 1 << (8 * dtype.itemsize), entries[name],
                                dtype=np.uint64).astype(dtype)
@@ -220,7 +220,7 @@ def _bits(graph, strategy, rng, size):
 
 
 def _not_normalized(graph, strategy, rng, size):
-    """Low components as large as their leading one, or larger."""
+    """Returns low components that are at least as large as their leading one."""
     planes = _values(graph, strategy, "ordinary", rng, size)
     for role in GRAPHS[graph].roles:
         for suffix, fmt in getattr(strategy.storage(role), "suffixes", {}).items():
@@ -233,7 +233,7 @@ def _not_normalized(graph, strategy, rng, size):
 
 
 def _mixed(graph, strategy, rng, size):
-    """Each role of each element of a kind of its own."""
+    """Mixes kinds independently for each role and element."""
     planes = {}
     for role in GRAPHS[graph].roles:
         storage = strategy.storage(role)
@@ -246,14 +246,14 @@ def _mixed(graph, strategy, rng, size):
 
 _STATES = {"bits": _bits, "not_normalized": _not_normalized, "mixed": _mixed}
 
-# Every kind of state there is.
+# Every kind of state.
 KINDS = tuple(_VALUES) + tuple(_STATES)
-# The kinds for strategies with scales, which have no low component to spoil.
+# The kinds for strategies with scales, which have no low components.
 SCALED_KINDS = tuple(_VALUES) + ("bits", "mixed", "groups")
 
 
 def state(graph, strategy, kind, size, seed=0):
-    """Planes of all roles of a graph; the same for the same arguments."""
+    """Returns planes of all roles of a graph; the same ones for the same arguments."""
     if kind not in KINDS + SCALED_KINDS:
         raise ValueError(f"unknown kind '{kind}': use one of {', '.join(KINDS)}, groups")
     rng = np.random.default_rng([seed, size, zlib.crc32(f"{graph}/{kind}".encode())])

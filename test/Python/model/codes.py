@@ -3,19 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the codes of 8-bit strategies, small floats of any widths
-# among them.
+# This file implements the codes of 8-bit strategies, including small floats of any widths.
 #
 #===----------------------------------------------------------------------===#
-"""Codes of numbers up to a largest magnitude.
+"""Implements codes of numbers up to a largest magnitude.
 
-A code answers: `planes` (suffix -> format, or "i8", "i16" and "i32" for what is not a
-named float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
-and back), `encode` and `decode` of scaled values. A code with a `range` has an
-exponent for each group, in eighths, and one with `uses_random` 16 bits for each
-element, those that its `rounding` names; `encode` and `decode` of others ignore them.
-Bits of dither are given as they are drawn: a code complements those of negative
-numbers. `measure` is the magnitude that a scale is made from.
+A code provides `planes` (suffix -> format, or "i8", "i16" and "i32" for other integers), `largest`,
+`prepare` and `finish` (the map to the value that is scaled, and its inverse), and `encode` and
+`decode` of scaled values. A code with a `range` has an exponent per group, in eighths. A code with
+`uses_random` takes 16 bits per element, of the kind that its `rounding` names; `encode` and
+`decode` of others ignore them. Dither bits are given as drawn: a code complements those of negative
+numbers. `measure` is the magnitude from which a scale is computed.
 """
 
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ def _coefficients(*numbers):
     return [_F32(float.fromhex(x)) for x in numbers]
 
 
-# log2(1 + f) / f and 2^f, the coefficient of f^0 first.
+# log2(1 + f) / f and 2^f, with the coefficient of f^0 first.
 _LOG2 = _coefficients("0x1.715476p+0", "-0x1.715470p-1", "0x1.ec73d6p-2",
                       "-0x1.715c4ep-2", "0x1.26d382p-2", "-0x1.e95c0ap-3",
                       "0x1.b9c962p-3", "-0x1.a87c2ep-3", "0x1.01b502p-3")
@@ -60,7 +58,7 @@ def _polynomial(coefficients, f):
 
 
 def f32_log2(x):
-    """The logarithm of what has no negative sign; of 0 it is -127."""
+    """Returns the logarithm of a number without sign; for 0, it is -127."""
     bits = np.asarray(x, _F32).view(np.int32)
     exponent = (bits - np.int32(0x3F3504F3)) >> 23
     f = (bits - (exponent << 23)).view(_F32) - _F32(1)
@@ -68,7 +66,7 @@ def f32_log2(x):
 
 
 def f32_exp2(x):
-    """2^x of x <= 0; what is below -100 counts as -100, and so does a NaN."""
+    """Returns 2^x for x <= 0; numbers below -100 and NaNs count as -100."""
     x = np.fmax(np.asarray(x, _F32), _F32(-100))
     whole = np.rint(x)
     return np.ldexp(_polynomial(_EXP2, x - whole), whole.astype(np.int32))
@@ -85,7 +83,7 @@ def _largest(format):
 
 
 def _encode_saturating(format, y, finite, rounding="nearest", random=None):
-    """Codes of which what came from a finite value stops at the largest one."""
+    """Encodes; finite values saturate at the largest code."""
     limit = _F32(_largest(format))
     y = np.where(finite, np.clip(y, -limit, limit), y).astype(_F32)
     if rounding == "nearest":
@@ -94,19 +92,19 @@ def _encode_saturating(format, y, finite, rounding="nearest", random=None):
 
 
 class Code:
-    """The interface of the codes, and the parts that they share."""
+    """The interface of codes, and their shared implementation."""
 
     planes = {"": "i8"}
     largest = 1.0
-    # A magnitude that is written with fewer digits than larger ones.
+    # Smaller magnitudes have fewer digits than larger ones.
     small = 2.0**-7
     range = None
     rounding = "nearest"
-    # The code of 0; the smallest positive number has the next one.
+    # The code of 0; the smallest positive number has the next code.
     zero = 0
-    # Where there is one, no positive number is written that is smaller.
+    # The smallest magnitude of a positive number, if there is a minimum.
     least = None
-    # Whether a code stands for what is not a number; else its group's scale is NaN.
+    # Whether there is a NaN code; otherwise, the group's scale becomes NaN.
     has_nan = True
 
     @property
@@ -127,15 +125,15 @@ class Code:
         return np.abs(x)
 
     def scaled(self, x, inverse):
-        """Returns what is encoded of x."""
+        """Returns the value to encode for x."""
         return x * inverse
 
     def unscaled(self, number, scale):
-        """Returns what is read, given the number that a code stands for."""
+        """Returns the decoded value, given the number that a code represents."""
         return number * scale
 
     def normalize(self, amax):
-        """Returns a scale, not rounded to its type, for the largest magnitude."""
+        """Returns a scale for the largest magnitude, before rounding to its type."""
         return amax / _F32(self.largest)
 
 
@@ -163,7 +161,7 @@ class FloatCode(Code):
 
 @dataclass(frozen=True)
 class PairCode(Code):
-    """A small float, the nearest, and another for what it leaves."""
+    """The nearest small float, and another one for its rounding error."""
 
     format: str
     rounding: str = "nearest"
@@ -174,7 +172,7 @@ class PairCode(Code):
 
     @property
     def least(self):
-        """Less would be one number and its negative."""
+        """A smaller minimum would make a number equal to its negative."""
         fmt = lookup(self.format)
         return decode(self.format, np.array([1], fmt.dtype))[0]
 
@@ -194,7 +192,7 @@ class PairCode(Code):
 
 @dataclass(frozen=True)
 class ExpandedCode(Code):
-    """A code of L |y|^k, k = exponent / 8; y is at most 1."""
+    """Encodes L |y|^k with k = exponent / 8; y is at most 1."""
 
     base: Code
     range: float
@@ -212,15 +210,15 @@ class ExpandedCode(Code):
         return self.base.zero
 
     def _largest_of_sign(self, y):
-        """The largest magnitude of the numbers of each sign."""
+        """Returns the largest magnitude of numbers with each sign."""
         return np.where(np.signbit(y), _F32(self.base.largest_negative),
                         _F32(self.base.largest))
 
     def choose_exponent(self, scale, least):
-        """The exponent of each group; `least` is 0 where it has no number."""
+        """Returns the exponent of each group; `least` is 0 for groups without a number."""
         ratio = scale / least
         eighths = (_F32(8) * f32_log2(_F32(self.range))) / f32_log2(np.abs(ratio))
-        # All powers of what does not exceed 1 lie in the range.
+        # All powers of numbers up to 1 are in the range.
         eighths = np.where(ratio > 1, np.clip(np.floor(eighths), 8, 128), 128)
         return np.where(least == 0, 8, eighths).astype(np.uint8)
 
@@ -281,7 +279,7 @@ class RootCode(Code):
 
 @dataclass(frozen=True)
 class MuLawCode(Code):
-    """The logarithm of 2 + |y|, linear between powers of two, in a byte."""
+    """The logarithm of 2 + |y| in one byte, linear between powers of two."""
 
     signed: bool
     rounding: str = "nearest"
@@ -297,7 +295,7 @@ class MuLawCode(Code):
         return 127 if self.signed else 255
 
     def _number(self, q):
-        """Returns the number of q / codes octaves from 2 on, exactly: 2^(1 + whole) (1 + part) - 2."""
+        """Returns the exact number q / codes octaves above 2: 2^(1 + whole) (1 + part) - 2."""
         octaves = 2 * Fraction(q) / self._codes_in_two_octaves
         return Fraction(2)**(1 + octaves // 1) * (1 + octaves % 1) - 2
 
@@ -314,7 +312,7 @@ class MuLawCode(Code):
         return _F32(2) + self._numbers[1]
 
     def scaled(self, x, inverse):
-        """2 and |x| over the scale, rounded once, with the sign of x."""
+        """Returns 2 plus |x| over the scale, rounded once, with the sign of x."""
         return np.copysign(_fma(np.abs(x), inverse, _F32(2)), x)
 
     def unscaled(self, number, scale):
@@ -325,13 +323,13 @@ class MuLawCode(Code):
         return amax * _F32((1 + 2.0**-22) / self.largest)
 
     def measure(self, x):
-        """More than any number where no code stands for x."""
+        """Returns more than any number if x has no code."""
         lost = ~np.isfinite(x) | ((x < 0) & (not self.signed))
         return np.where(lost, _F32(np.inf), np.abs(x))
 
     def encode(self, y, finite, exponent=None, random=None):
-        """The number of codes up to |y|, at least 2, whose fraction has 16 bits and is
-        rounded down only after 2^-16 of the random bits' unit was added."""
+        """Returns the number of codes up to |y|, at least 2. Its fraction has 16 bits, and is
+        rounded down only after adding 2^-16 of the random bits' unit."""
         significand, power = np.frexp(np.abs(y))
         octaves = (power - 2) + (2 * significand.astype(np.float64) - 1)
         octaves = np.where(finite, np.nan_to_num(octaves), 0)
@@ -352,15 +350,15 @@ class MuLawCode(Code):
 
 
 def nearest_f32(x):
-    """RN32 of an exact positive number."""
+    """Rounds an exact positive number to the nearest f32."""
     near = _F32(float(x))
     around = [np.nextafter(near, _F32(end)) for end in (0, np.inf)]
-    # Equally near are two only to a number with one bit more.
+    # Two candidates can be equally near only if the number has one more bit.
     return min([near, *around], key=lambda f: (abs(Fraction(float(f)) - x),
                                                int(f.view(np.uint32)) & 1))
 
 
-# The powers of ten that bring each decade to 1, exact.
+# Exact powers of ten that scale each decade to 1.
 _POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
 
 
@@ -368,8 +366,8 @@ _POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
 class DynamicCode(Code):
     """Decades of evenly spaced values, each with twice as many as the one below.
 
-    Ranks count from zero's code: decade i has `count(i)` of them. Of the ranks next
-    to the largest magnitude NaN has one, where numbers are most precise.
+    Ranks count from the code of zero: decade i has `count(i)` of them. NaN takes a rank next to the
+    largest magnitude, where numbers are most precise.
     """
 
     signed: bool
@@ -384,7 +382,7 @@ class DynamicCode(Code):
         return 1 << (i if self.signed else i + 1)
 
     def exact(self, i, k):
-        """The value k of decade i."""
+        """Returns value k of decade i."""
         return self._peak(i) * (Fraction(1, 10) + Fraction(9, 10) * (
             k + Fraction(1, 2)) / self.count(i))
 
@@ -394,7 +392,7 @@ class DynamicCode(Code):
 
     @property
     def nan(self):
-        """The code next to the outermost: of rank 126 below zero, or 254 above."""
+        """The code next to the outermost one: rank 126 below zero, or rank 254."""
         return 1 if self.signed else 254
 
     @property
@@ -402,7 +400,7 @@ class DynamicCode(Code):
         return nearest_f32(self.exact(6, 63)) if self.signed else self.largest
 
     def measure(self, x):
-        """Below zero the largest magnitude is not 1: a scale makes it that one."""
+        """Returns magnitudes, with negative numbers scaled so that their largest one is 1."""
         if not self.signed:
             return np.abs(x)
         stretched = np.abs(x) * (_F32(1) / self.largest_negative)
@@ -410,13 +408,13 @@ class DynamicCode(Code):
 
     @cached_property
     def _ends(self):
-        """From these magnitudes on, the next decade is nearer."""
+        """The magnitudes from which the next decade is nearer."""
         return np.array([nearest_f32(self._peak(i) * (1 + Fraction(9, 10) / self.count(i)))
                          for i in range(6)])
 
     @property
     def top(self):
-        """The middle between the largest value but one and one."""
+        """The midpoint of 1 and the second-largest value."""
         return nearest_f32((1 + self.exact(6, self.count(6) - (1 if self.signed else 2))) / 2)
 
     @property
@@ -425,7 +423,7 @@ class DynamicCode(Code):
         return nearest_f32(self.exact(0, 0) / 2)
 
     def _rank(self, a):
-        """The nearest rank below 1's, as though every code had its value."""
+        """Returns the nearest rank below that of 1, as if NaN's code were a value."""
         decade = np.sum(a[:, None] >= self._ends, axis=1)
         unit = a * _POWERS_OF_TEN[decade]
         place = _fma(unit, nearest_f32(Fraction(10, 9)), nearest_f32(Fraction(8, 9)))
@@ -434,7 +432,7 @@ class DynamicCode(Code):
         return rank if self.signed else rank - 1
 
     def _nearest(self, a, negative):
-        """The rank of a number; NaN's is none, and there is no -1."""
+        """Returns the rank of a number, excluding NaN's and that of -1."""
         rank = self._rank(a)
         if self.signed:
             outer = np.where(a >= nearest_f32(self.exact(6, 62)), 127, 125)
@@ -445,8 +443,8 @@ class DynamicCode(Code):
         return np.where(a < self.least, 0, rank)
 
     def _ends_of(self, decade, negative):
-        """The last rank of a decade that is a number's; how many of its steps the gap
-        to the next number has, inverted; and the largest level there is."""
+        """Returns the last rank of a decade that is a number's, the inverse of the gap to the
+        next number in steps of the decade, and the largest level."""
         last = 2 * self.count(decade).astype(_F32) - _F32(1 if self.signed else 2)
         third = nearest_f32(Fraction(1, 3))
         if not self.signed:
@@ -457,8 +455,7 @@ class DynamicCode(Code):
                 np.where(decade == 6, outer, third), np.where(negative, _F32(126), _F32(128)))
 
     def _level(self, a, negative):
-        """The rank with its fraction, as though NaN's code had none and those further
-        out were one nearer."""
+        """Returns the rank with its fraction, as if ranks outside NaN's were one lower."""
         firsts = [nearest_f32(self.exact(i, 0)) for i in range(7)]
         decade = np.maximum(np.sum(a[:, None] >= firsts, axis=1) - 1, 0)
         place = a * _POWERS_OF_TEN[decade]
@@ -472,7 +469,7 @@ class DynamicCode(Code):
         return np.where(a < firsts[0], below, level).astype(_F32)
 
     def _drawn(self, a, negative, random):
-        """The rank below or above, by bits."""
+        """Returns the rank below or above, as given by bits."""
         rank = round_magnitude(self._level(a, negative), self.rounding, random)
         if self.signed:
             return np.where(negative & (rank == 126), 127, rank)
@@ -491,7 +488,7 @@ class DynamicCode(Code):
     def decode(self, codes, exponent=None):
         offset = codes[0].astype(np.int64) - self.zero
         rank = np.abs(offset) + (not self.signed)
-        # Ranks count from the number of values in their decade.
+        # Ranks are offset by the number of values in their decade.
         significand, power = np.frexp(np.maximum(rank, 1).astype(_F32))
         count = np.ldexp(_F32(1), power - 1)
         place = 2 * significand - _F32(1) + _F32(0.5) / count
@@ -510,7 +507,7 @@ class DynamicCode(Code):
 
 @dataclass(frozen=True)
 class MinifloatCode(Code):
-    """A small float as data; `exponents` are those of the magnitudes written."""
+    """A small float as data; `exponents` are those of representable magnitudes."""
 
     exponent: int
     mantissa: int
@@ -530,8 +527,8 @@ class MinifloatCode(Code):
 
     @property
     def _raised(self):
-        """The exponent that smaller magnitudes are raised to; None where subnormal
-        numbers stay."""
+        """The exponent to which smaller magnitudes are raised; None if subnormal numbers are
+        kept."""
         own = self.format.min_exponent
         return self.exponents[0] if self.exponents and self.exponents[0] != own else None
 
@@ -557,7 +554,7 @@ class MinifloatCode(Code):
         return a
 
     def _special(self, y):
-        """The codes of what is not finite, without its sign."""
+        """Returns the codes of nonfinite values, without the sign."""
         fmt = self.format
         if self.specials == "none":
             return encode_magnitude(fmt, np.full_like(y, self.largest), "nearest")

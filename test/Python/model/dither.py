@@ -1,30 +1,30 @@
-#===- dither.py - Rounding bits that are even in time ----------*- Python -*-===#
+#===- dither.py - Evenly distributed rounding bits ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the bits behind rounding by dither: those of one element
-# visit all strata of [0, 2^16) within 64 steps.
+# This file implements the bits of rounding by dither: those of one element visit all strata of [0,
+# 2^16) within 64 steps.
 #
 #===----------------------------------------------------------------------===#
-"""The word of a tensor at a step, and the 16 bits of each element."""
+"""Computes the word of a tensor at a step, and the 16 bits of each element."""
 
 import numpy as np
 
 from .philox import philox4x32
 
 _WORD = 0xFFFFFFFF
-# The second words of the counters: "dith", and the one that follows it.
+# The second words of the counters: "dith", and its successor.
 _WINDOW, _BASE = 0x64697468, 0x64697469
-# The multipliers of the lattice, the lowest byte first.
+# The multipliers of the lattice, with the lowest byte first.
 _LATTICES = (0x271B1713).to_bytes(4, "little")
 _GOLDEN = 0x9E3779B9
 _ELEMENT = 0x6107DA4D
 
 
 def dither_word(seed, key, number, step):
-    """The word of the tensor `number` of a graph: the stratum of the step within its
-    window of 64 steps in the upper 6 bits, what refines it in the others."""
+    """Returns the word of the tensor `number` of a graph: the step's stratum within its window
+    of 64 steps in the upper 6 bits, and the refinement in the others."""
     window, place = divmod(step & _WORD, 64)
 
     def draw(tag, counter):
@@ -38,7 +38,7 @@ def dither_word(seed, key, number, step):
 
 
 def dither_bits(count, first, seed, key, number, step):
-    """The 16 bits of elements first, first + 1, ... of the unsharded tensor."""
+    """Returns the 16 bits of elements first, first + 1, ... of the unsharded tensor."""
     element = (np.arange(count, dtype=np.uint64) + np.uint64(first & _WORD)) & np.uint64(_WORD)
     hashed = element * np.uint64(_ELEMENT) + np.uint64(dither_word(seed, key, number, step))
     return (hashed >> np.uint64(16)).astype(np.uint16)

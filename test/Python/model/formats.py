@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements rounding to and decoding from the storage formats, in
-# integer operations on the bits of float32 or float64 carriers.
+# This file implements rounding to and decoding from storage formats, with integer operations on the
+# bits of float32 or float64 values.
 #
 #===----------------------------------------------------------------------===#
-"""Narrow formats as data: encode (one rounding), decode, encode by 16 given bits."""
+"""Defines narrow formats as data: rounding to nearest or by 16 given bits, and decoding."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,10 +17,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Format:
-    """A binary format; everything else follows from these facts.
+    """A binary format, fully defined by these fields.
 
-    `specials`: "ieee" has infinities and NaNs, "nan" a NaN of all ones and no
-    infinity, "negative_zero" a NaN in the place of -0, "none" only numbers.
+    `specials`: "ieee" has infinities and NaNs, "nan" a NaN of all ones and no infinity,
+    "negative_zero" a NaN in place of -0, "none" only numbers.
     """
 
     name: str
@@ -56,18 +56,17 @@ class Format:
 
     @property
     def infinity(self):
-        """The code of +Inf, or of the exponent's last binade without one."""
+        """The code of +Inf, or the exponent's last binade if there is none."""
         return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
 
     @property
     def canonical_nan(self):
-        """The code of every NaN; without one, the largest number's."""
+        """The code of every NaN, or of the largest number if there is none."""
         return self.sign_bit - (self.specials != "negative_zero")
 
     @property
     def overflow(self):
-        """The code of a magnitude beyond the largest finite one, where that is
-        not a number."""
+        """The code of magnitudes beyond the largest finite one, if it is not a number."""
         return self.infinity if self.has_infinity else self.canonical_nan
 
     @property
@@ -96,7 +95,7 @@ FORMATS = {
 
 
 def lookup(name):
-    """The format called `name`, which may be a format already."""
+    """Returns the format called `name`, which may already be a format."""
     if isinstance(name, Format):
         return name
     if name not in FORMATS:
@@ -119,8 +118,8 @@ _CARRIERS = {
 class _Cut:
     """|x| = (kept + rest * 2^-shift) units in the last place of a format.
 
-    `base` is what the exponent adds to the code; codes being monotonic, a
-    round up that carries into the exponent needs no case of its own.
+    `base` is the exponent's contribution to the code. Codes are monotonic, so a carry from rounding
+    up into the exponent needs no special case.
     """
 
     negative: np.ndarray
@@ -142,7 +141,7 @@ def _cut(fmt, x, max_shift):
     exponent = np.maximum(field, 1) - bias
     quantum = np.maximum(exponent, fmt.min_exponent)
     shift = (mantissa_bits - fmt.mantissa_bits) + (quantum - exponent)
-    # Beyond max_shift nothing is kept and the rest is far below one half.
+    # Beyond max_shift, no bits are kept, and the rest is far below one half.
     shift = np.minimum(shift, max_shift)
     kept = significand >> shift
     return _Cut(
@@ -159,8 +158,8 @@ def _finish(fmt, cut, round_up):
     code = cut.base + cut.kept + round_up
     code = np.where(code > fmt.largest, fmt.overflow, code)
     code = np.where(cut.negative, code | fmt.sign_bit, code)
-    # A format without infinities overflows to NaN, canonical as every other;
-    # in one that has them no finite value reaches this code.
+    # A format without infinities overflows to the canonical NaN; if a format has them, no finite
+    # value has this code.
     nan = cut.nan | ((code & ~fmt.sign_bit) == fmt.canonical_nan)
     return np.where(nan, fmt.canonical_nan, code).astype(fmt.dtype)
 
@@ -177,7 +176,7 @@ def _encode_f32_bits(fmt, x):
 
 
 def _encode_bf16_from_f32(fmt, x):
-    """The carry trick: bf16 is the upper half of f32, subnormals included."""
+    """Rounds by carries: bf16 is the upper half of f32, also for subnormals."""
     bits = x.view(np.uint32)
     carry = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     code = ((bits + carry) >> np.uint32(16)).astype(np.uint16)
@@ -185,7 +184,7 @@ def _encode_bf16_from_f32(fmt, x):
 
 
 def encode_general(name, x):
-    """encode() by the one path that serves every format and carrier."""
+    """Implements encode() for every format and carrier."""
     fmt, x = lookup(name), _as_carrier(x)
     cut = _cut(fmt, x, max_shift=60 if x.dtype == np.float64 else 40)
     half = np.int64(1) << (cut.shift - 1)
@@ -194,10 +193,10 @@ def encode_general(name, x):
 
 
 def encode(name, x):
-    """Round float32 or float64 values once to the nearest code, ties to even.
+    """Rounds float32 or float64 values once to the nearest code, ties to even.
 
-    Underflow is gradual; NaN is canonical; beyond the largest finite value lies
-    infinity, or NaN in a format that has none.
+    Underflow is gradual and NaN is canonical. Values beyond the largest finite one become infinity,
+    or NaN in a format without infinity.
     """
     fmt, x = lookup(name), _as_carrier(x)
     if x.dtype == np.float32 and name == "f32":
@@ -208,24 +207,24 @@ def encode(name, x):
 
 
 def directed(rounding, random, x):
-    """The bits to round the magnitudes of float32 values with. Those of dither are
-    complemented where the sign is set, so that both signs go the same way."""
+    """Returns the bits for rounding magnitudes of float32 values. Dither bits are complemented
+    for negative values, so that both signs round in the same direction."""
     if rounding != "dither":
         return random
     return np.where(np.signbit(x), np.uint16(0xFFFF) - random, random)
 
 
 def _rounds_up(cut, rounding, random):
-    """Whether the fraction that truncation drops and 16 bits carry. Dither rounds the
-    fraction to 16 bits, stochastic rounding cuts it."""
+    """Returns whether the truncated fraction plus the 16 bits carries. Dither rounds the
+    fraction to 16 bits; stochastic rounding truncates it."""
     half = np.int64(rounding == "dither") << cut.shift
     fraction = ((cut.rest << 17) + half) >> (cut.shift + 1)
     return fraction + random.astype(np.int64) >= 1 << 16
 
 
 def encode_magnitude(fmt, a, rounding, random=None):
-    """The codes of float32 magnitudes up to the largest number of a format. Bits to
-    round with are `directed` already."""
+    """Returns the codes of float32 magnitudes up to the largest number of a format. Random bits
+    must already be `directed`."""
     cut = _cut(fmt, _as_carrier(a), max_shift=60)
     if rounding in ("stochastic", "dither"):
         up = _rounds_up(cut, rounding, random)
@@ -238,11 +237,11 @@ def encode_magnitude(fmt, a, rounding, random=None):
 
 
 def encode_by_bits(name, x, rounding, random):
-    """Round float32 values to one of the two numbers around them, by 16 bits each.
+    """Rounds float32 values to one of the two neighbouring numbers, by 16 bits each.
 
-    "stochastic": away from zero iff floor(f * 2^16) + random >= 2^16, f being the
-    fraction of an ulp that truncation would drop. "dither": iff floor(f * 2^16 + 1/2)
-    and the bits, complemented where the sign is set, do.
+    "stochastic" rounds away from zero iff floor(f * 2^16) + random >= 2^16, where f is the fraction
+    of an ulp that truncation would drop. "dither" does iff floor(f * 2^16 + 1/2) plus the bits,
+    complemented for negative values, reaches 2^16.
     """
     fmt, x = lookup(name), _as_carrier(x)
     if x.dtype != np.float32 or name == "f32":
@@ -253,19 +252,19 @@ def encode_by_bits(name, x, rounding, random):
 
 
 def round_magnitude(a, rounding, random=None):
-    """Float32 magnitudes as whole numbers, by `directed` bits or to the nearest, ties
-    to even; what is not finite counts as 0."""
+    """Rounds float32 magnitudes to integers, by `directed` bits or to nearest, ties to even.
+    Nonfinite magnitudes count as 0."""
     a = np.nan_to_num(a, posinf=0)
     if rounding == "nearest":
         return np.rint(a).astype(np.int64)
-    # An fma: the sum is exact in float64.
+    # This is an fma: the sum is exact in float64.
     units = (a.astype(np.float64) * 65536 + 0.5).astype(np.float32)
     return (np.floor(units).astype(np.int64) + random) >> 16
 
 
 def raise_zeros(codes, positive, zero=0):
-    """The codes of each plane, the smallest positive number's where a value that is
-    positive has become zero in all of them."""
+    """Returns the codes of each plane, with the smallest positive number's code where a positive
+    value has become zero in all planes."""
     lost = np.logical_and.reduce([positive, *[c == zero for c in codes]])
     return [*codes[:-1], np.where(lost, codes[-1].dtype.type(zero + 1), codes[-1])]
 
@@ -276,7 +275,7 @@ def raise_zeros(codes, positive, zero=0):
 
 
 def _values(fmt, codes):
-    """The float32 value of each code, an int64."""
+    """Returns the float32 values of codes, given as int64."""
     magnitude = codes & ~fmt.sign_bit
     field = magnitude >> fmt.mantissa_bits
     fraction = magnitude & ((1 << fmt.mantissa_bits) - 1)
@@ -294,14 +293,14 @@ def _values(fmt, codes):
 
 @lru_cache(maxsize=None)
 def _table(name):
-    """The float32 value of every code of a format of at most 16 bits."""
+    """Returns the float32 value of every code of a format of at most 16 bits."""
     fmt = lookup(name)
     return _values(fmt, np.arange(1 << fmt.bits, dtype=np.int64))
 
 
 def decode(name, codes):
-    """The float32 values of codes: exact for every format here. Bits beyond a
-    format's width count for nothing."""
+    """Returns the float32 values of codes, exactly for every format here. Bits beyond a format's
+    width are ignored."""
     fmt, codes = lookup(name), np.asarray(codes)
     if codes.dtype != fmt.dtype:
         raise TypeError(f"{name} codes are {fmt.dtype}, not {codes.dtype}")
@@ -312,7 +311,7 @@ def decode(name, codes):
 
 
 def round_to(name, x):
-    """fl(x): the nearest value of a format, as float32."""
+    """Returns fl(x): the nearest value of a format, as float32."""
     x = np.asarray(x)
     if name == "f32":
         return x.astype(np.float32)

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the graphs whose tensors are matrices: some of their states
-# have an entry for each row or column, and sums run along rows and columns.
+# This file implements graphs of matrices: some of their states have one entry per row or column,
+# and reductions run along rows and columns.
 #
 #===----------------------------------------------------------------------===#
-"""`matrix_step`, which is `step` for graphs of matrices.
+"""Implements `matrix_step`, which corresponds to `step` for graphs of matrices.
 
-Planes of a matrix have two dimensions, (rows, columns) or (rows, scales of a row);
-those of states per row or column, and scales that a tensor shares, have one.
+Planes of a matrix have two dimensions, (rows, columns) or (rows, scales of a row). States per row
+or column, and per-tensor scales, have one.
 """
 
 import zlib
@@ -31,8 +31,8 @@ _F32 = np.float32
 
 @dataclass(frozen=True)
 class MatrixGraph:
-    """A graph, its states and whether each has an entry per "row" or "column" (else
-    per "element"), and its hyperparameters."""
+    """A graph, its states and whether each has an entry per "row" or "column" (by default per
+    "element"), and its hyperparameters."""
 
     run: Callable
     states: dict
@@ -40,7 +40,7 @@ class MatrixGraph:
 
     @property
     def roles(self):
-        """Role -> what it has an entry for."""
+        """Returns role -> what it has an entry for."""
         return {"grad": "element", "param": "element"} | self.states
 
 
@@ -50,12 +50,12 @@ class MatrixGraph:
 
 
 def shape_of(per, shape):
-    """The shape of what a matrix of this shape has an entry for."""
+    """Returns the shape of a state with these entries, for a matrix of this shape."""
     return {"element": shape, "row": shape[:1], "column": shape[1:]}[per]
 
 
 def storage_of(strategy, role, per, shape):
-    """A role's storage; the groups of a matrix begin anew in each row."""
+    """Returns a role's storage; the groups of a matrix restart in each row."""
     storage = strategy.storage(role)
     is_grouped = isinstance(storage, Scaled) and storage.group != WHOLE
     if is_grouped and per == "element":
@@ -64,14 +64,14 @@ def storage_of(strategy, role, per, shape):
 
 
 def _plane_shape(group, rows, shape):
-    """The shape of a plane where `group` elements of `rows` rows share an entry."""
+    """Returns the shape of a plane in which `group` elements of `rows` rows share an entry."""
     if group in (WHOLE, ROW):
         return (-1,)
     return (*(-(-n // rows) for n in shape[:-1]), -(-shape[-1] // group))
 
 
 def shaped(storage, role, planes, shape):
-    """A role's flat planes in their shapes."""
+    """Reshapes a role's flat planes."""
     groups, rows = storage.plane_groups(role), getattr(storage, "rows", 1)
     return {name: plane.reshape(
                 _plane_shape(groups[name], rows if groups[name] > 1 else 1, shape))
@@ -79,7 +79,7 @@ def shaped(storage, role, planes, shape):
 
 
 def _map_state(state, change):
-    """A state with its arrays changed."""
+    """Applies a function to the arrays of a state."""
     if isinstance(state, ExpansionState):
         return ExpansionState(tuple(change(c) for c in state.components))
     return type(state)(*[change(getattr(state, f.name)) for f in fields(state)])
@@ -115,7 +115,7 @@ class MatrixKernel(Kernel):
         return new
 
     def sum(self, x):
-        """Adds up a vector's entries, or all elements: along the rows first."""
+        """Adds up a vector's entries, or all elements, along the rows first."""
         return tree_sum(self.row_sums(x)) if x.ndim == 2 else super().sum(x)
 
     def row_sums(self, x):
@@ -131,12 +131,12 @@ class MatrixKernel(Kernel):
 
 
 def _at_least(least, x):
-    """Returns the larger of x and the least; a NaN stays."""
+    """Returns the larger of x and the bound; NaNs stay."""
     return np.where(x < least, least, x)
 
 
 def _factored_update(k, h, g):
-    """The gradient over the root of the second moment that its means make."""
+    """Returns the gradient over the root of the second moment that its means define."""
     rows, columns = [_F32(n) for n in g.shape]
     square = k.mul(g, g)
     row_mean, col_mean = k.row_sums(square) / columns, k.column_sums(square) / rows
@@ -171,8 +171,8 @@ MATRIX_GRAPHS = {
 
 
 def matrix_graph(name):
-    """A graph of matrices, or one of flat tensors whose scales are those of rows or
-    blocks."""
+    """Returns a graph of matrices, or one of flat tensors for strategies with row or block
+    scales."""
     if name in MATRIX_GRAPHS:
         return MATRIX_GRAPHS[name]
     flat = GRAPHS[name]
@@ -186,20 +186,20 @@ def matrix_graph(name):
 
 
 def matrix_plane_types(graph, strategy):
-    """Plane name -> dtype of its bits, over all roles of a graph."""
+    """Returns plane name -> dtype of its bits, for all roles of a graph."""
     return {plane: dtype for role in matrix_graph(graph).roles
             for plane, dtype in strategy.storage(role).planes(role).items()}
 
 
 def _find_shape(graph, strategy, planes):
-    """Rows and columns, from the gradient's codes."""
+    """Returns rows and columns, from the gradient's codes."""
     groups = strategy.storage("grad").plane_groups("grad")
     return next(planes[name].shape for name, group in groups.items() if group == 1)
 
 
 def matrix_step(graph, strategy, planes, hypers, step, seed=0, key=0):
-    """The new planes of one step: parameters and states, by plane name. A matrix
-    without elements stays as it is."""
+    """Returns the new planes of one step, parameters and states, by plane name. A matrix without
+    elements does not change."""
     shape = _find_shape(graph, strategy, planes)
     missing = [h for h in matrix_graph(graph).hypers if h not in hypers]
     if missing:
@@ -215,8 +215,8 @@ def matrix_step(graph, strategy, planes, hypers, step, seed=0, key=0):
 
 
 def matrix_state(graph, strategy, kind, shape, seed=0):
-    """Planes of all roles of a graph, of one of `cases`' kinds of values or "bits";
-    the same for the same arguments."""
+    """Returns planes of all roles of a graph, of one of `cases`' kinds of values or "bits"; the
+    same ones for the same arguments."""
     rng = np.random.default_rng([seed, *shape, zlib.crc32(f"{graph}/{kind}".encode())])
     planes = {}
     for role, per in matrix_graph(graph).roles.items():

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tree sum and the measures of how much of an intended
-# update a stored parameter took up.
+# This file implements the tree sum and the measures of how much of an intended update reached the
+# stored parameter.
 #
 #===----------------------------------------------------------------------===#
-"""Effective descent quality and lost share, in float64."""
+"""Computes effective descent quality and lost share in float64."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ import numpy as np
 
 
 def tree_sum(x):
-    """The balanced binary tree over index, neighbours first; along the last axis.
+    """Sums in a balanced binary tree over the index, neighbours first, along the last axis.
 
-    Padded with -0.0, the neutral element of addition, to a power of two.
+    The input is padded to a power of two with -0.0, the neutral element of addition.
     """
     x = np.asarray(x)
     count = x.shape[-1]
@@ -32,7 +32,7 @@ def tree_sum(x):
 
 @dataclass(frozen=True)
 class DescentQuality:
-    """EDQ, EDQ over the update's norm, and the share of updates lost."""
+    """EDQ, EDQ relative to the update's norm, and the share of lost updates."""
 
     quality: float
     relative: float
@@ -40,7 +40,7 @@ class DescentQuality:
 
 
 def effective_update(storage, role, old, new):
-    """(hi' - hi) + (lo' - lo) in float64: the change of the stored value."""
+    """Returns (hi' - hi) + (lo' - lo) in float64, the change of the stored value."""
     with np.errstate(all="ignore"):
         changes = [after - before for before, after in
                    zip(storage.components(old, role), storage.components(new, role))]
@@ -51,7 +51,7 @@ def effective_update(storage, role, old, new):
 
 
 def descent_quality(intended, effective):
-    """<D/|D|, D_eff> and the share of elements with D != 0 and D_eff = 0."""
+    """Returns <D/|D|, D_eff> and the share of elements with D != 0 and D_eff = 0."""
     intended = np.asarray(intended, dtype=np.float64)
     effective = np.asarray(effective, dtype=np.float64)
     norm = np.sqrt(tree_sum(intended * intended))

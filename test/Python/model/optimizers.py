@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the optimizer graphs, each written once, and their
-# evaluation under a strategy: storages, a compute policy, a component format.
-# Sums over a tensor or the model are f32 trees under every policy.
+# This file implements the optimizer graphs, each written once, and their evaluation under a
+# strategy: storages, a compute policy, and a component format. Reductions over a tensor or the
+# model are f32 trees under every policy.
 #
 #===----------------------------------------------------------------------===#
-"""Optimizer graphs and `step`, which runs one of them on planes of bits; `steps` runs
-it on all tensors of a model."""
+"""Implements optimizer graphs, `step`, which runs one of them on planes of bits, and `steps`,
+which runs it on all tensors of a model."""
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -32,10 +32,10 @@ from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remaind
 
 @dataclass(frozen=True)
 class Strategy:
-    """Storages of the roles and how the graph is computed.
+    """The storages of roles, and the compute policy.
 
-    `component` is the format of the component policy; None is the f32 policy. `factors`
-    stores second moments of rows and columns, if others do not as well.
+    `component` is the format of the component policy; None selects the f32 policy. `factors` is the
+    storage of row and column second moments, if it differs from the others'.
     """
 
     grad: Storage
@@ -51,7 +51,7 @@ class Strategy:
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
 
-# The moment that a state role stands for.
+# The moment that a state role represents.
 MOMENT = {
     "exp_avg": "first",
     "momentum_buffer": "first",
@@ -68,14 +68,14 @@ FACTORS = "row_var", "col_var"
 
 
 def role_draw(role, roles, draw):
-    """The Draw of a role's store under the f32 policy. The arguments of every graph are
-    the parameter, the gradient and the states in order."""
+    """Returns the Draw of a role's store under the f32 policy. The arguments of every graph are
+    the parameter, the gradient and the states, in this order."""
     order = ["param", "grad"] + [r for r in roles if r not in ("param", "grad")]
     return replace(draw, number=order.index(role), floor=MOMENT.get(role) == "second")
 
 
 def _table(low, prefix=""):
-    """The named strategies with `low` as their 16-bit format."""
+    """Returns the named strategies with `low` as their 16-bit format."""
     plain, f32, pair = Plain(low), Plain("f32"), Expansion(low)
     random = Plain(low, "stochastic")
     return {
@@ -92,7 +92,7 @@ def _table(low, prefix=""):
 
 
 def _with_factors(strategies):
-    """The library's: factors are f32 under the f32 policy, whatever other states are."""
+    """Adds factors as in the library: f32 under the f32 policy, whatever the other states are."""
     return {name: s if s.component else replace(s, factors=Plain("f32"))
             for name, s in strategies.items()}
 
@@ -107,19 +107,19 @@ STRATEGIES = BF16_STRATEGIES | _F16_TABLE | {"fp32": Strategy(*4 * [Plain("f32")
 
 _E4M3, _E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
 _SIGNED, _UNSIGNED = DynamicCode(True), DynamicCode(False)
-# Down to the smallest number, subnormal or normal.
+# The ranges down to the smallest number, and to the smallest normal number.
 _EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 
 def _dither(code):
-    """The code or storage, dithered."""
+    """Returns the code or storage with dither."""
     if isinstance(code, ExpandedCode):
         return replace(code, base=_dither(code.base))
     return replace(code, rounding="dither")
 
 
 def _softsign_library():
-    """The named strategies that no paper has."""
+    """Returns the named strategies that are not from a paper."""
     grad = Scaled(SoftsignCode(), 64, "bf16")
     first = Scaled(SoftsignCode("dither"), 32, "f32")
     residual, root = Residual("bf16", "i8", "dither"), Scaled(RootCode("dither"), 32, "f32")
@@ -134,7 +134,7 @@ def _softsign_library():
 
 
 def _mulaw_library():
-    """The named strategies whose 8-bit moments cost the fewest instructions."""
+    """Returns the named strategies whose 8-bit moments need the fewest instructions."""
     bf16 = Plain("bf16")
     first = Scaled(MuLawCode(True, "dither"), 32, "f32")
     second = Scaled(MuLawCode(False, "dither"), 32, "f32", "pow2")
@@ -145,7 +145,7 @@ def _mulaw_library():
 
 
 def _coat_library():
-    """Moments of 8-bit floats whose range groups of 128 stretch."""
+    """Returns strategies with 8-bit float moments whose range is expanded per group of 128."""
     bf16, f32 = Plain("bf16"), Plain("f32")
     first, second = (Scaled(_dither(c), 128, "f32") for c in (_EVERY, _NORMAL))
     return {
@@ -157,7 +157,7 @@ def _coat_library():
 
 
 def _scaled_library():
-    """The named strategies with scales."""
+    """Returns the named strategies with scales."""
     bf16, weight = Plain("bf16"), Plain("bf16", "dither")
     softsign, root = (Scaled(c, 32, "f32") for c in (SoftsignCode("dither"),
                                                      RootCode("dither")))
@@ -174,7 +174,7 @@ def _scaled_library():
 
 
 def _scaled_table():
-    """More of them: each code, type of scale and recipe."""
+    """Returns more of them: each code, scale type and recipe."""
     bf16, f16 = Plain("bf16"), Plain("f16")
     pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
     low_every = ExpandedCode(_E5M2, 57344.0 * 2.0**16)
@@ -182,7 +182,7 @@ def _scaled_table():
         "flash-wide": Strategy(bf16, Residual("f16", "i16"),
                                Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),
                                Scaled(RootCode(), 16, "f32", "pow2")),
-        # Dithered, and with moments that are wider or have a range of their own.
+        # These have dither, or wider moments, or moments with different ranges.
         "coat-e5m2": Strategy(
             bf16, Expansion("bf16"), Scaled(_dither(_EVERY), 128, "f32"),
             Scaled(_dither(ExpandedCode(_E5M2, 57344.0 * 2.0**14)), 128, "f32")),
@@ -206,18 +206,18 @@ def _scaled_table():
         "dynamic-expanded": Strategy(Plain("f32"), Residual("bf16", "i16"),
                                      Scaled(ExpandedCode(_SIGNED, 1e6), 128, "bf16"),
                                      Scaled(_UNSIGNED, 16, "f8E8M0FNU", "pow2")),
-        # Rounded stochastically, a byte and more.
+        # These use stochastic rounding, in one byte and in more.
         "minifloat": Strategy(
             bf16, Scaled(MinifloatCode(5, 6, specials="ieee", rounding="stochastic"), 64, "f32"),
             Scaled(MinifloatCode(4, 3, rounding="stochastic"), 128, "f32"),
             Scaled(MinifloatCode(3, 4, 5, "negative_zero"), 32, "f8E8M0FNU", "mx_floor")),
-        # "To FP8 and Back Again": E8M5, and E7M7 clamped from outside and inside.
+        # E8M5 from "To FP8 and Back Again", and E7M7 clamped from outside and inside.
         "masked": Strategy(
             Coded(MinifloatCode(8, 7, None, "ieee", "toward_zero", (-62, 127))),
             Coded(MinifloatCode(8, 5, None, "ieee", "toward_zero")),
             Coded(MinifloatCode(8, 7, None, "ieee", "toward_zero", (-126, 63))),
             Coded(MinifloatCode(7, 3, specials="none", rounding="stochastic"))),
-        # TF32, and floats of which each is rounded to few bits.
+        # TF32, and floats whose elements are rounded to few bits.
         "masked-floats": Strategy(
             Masked("bf16", MinifloatCode(8, 3, None, "ieee", "toward_zero")),
             Masked("f32", MinifloatCode(8, 10, None, "ieee")),
@@ -242,7 +242,7 @@ def _scaled_table():
 
 
 def _tensor_library():
-    """The named strategies with one scale for a tensor, FP8-LM's."""
+    """Returns the named strategies with per-tensor scales, FP8-LM's."""
     pow2 = (WHOLE, "f32", "pow2")
     grad = Scaled(_E4M3, *pow2)
     half, small = (Scaled(_dither(c), *pow2) for c in (FloatCode("f16"), _E4M3))
@@ -255,7 +255,7 @@ def _tensor_library():
 
 
 def _tensor_table():
-    """One scale for a tensor, and every code between them."""
+    """Returns strategies with per-tensor scales that together use every code."""
     bf16, f16, f32 = Plain("bf16"), Plain("f16"), Plain("f32")
     pow2 = (WHOLE, "f32", "pow2")
     low_pair = PairCode("f8E5M2")
@@ -289,14 +289,14 @@ def _tensor_table():
     }
 
 
-# By the f32 policy, in groups of several lengths. STRATEGIES are the library's
-# without scales, and some of OUTSIDE_STRATEGIES; these are the library's with scales, and all of them.
+# Strategies with the f32 policy and groups of several lengths. STRATEGIES are the library's without
+# scales and some of OUTSIDE_STRATEGIES; these are the library's with scales and all of the latter.
 SCALED_LIBRARY = _with_factors(_scaled_library())
 SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
-# With scales that a whole tensor shares.
+# Strategies with per-tensor scales.
 TENSOR_LIBRARY = _with_factors(_tensor_library())
-# Those that the library lacks, since their moments do not follow: plain f16, and scales that
-# are known before. test/Python/Inputs/strategies has their files.
+# Strategies that are not in the library since their moments do not follow: plain f16, and given
+# scales. Their files are in test/Python/Inputs/strategies.
 OUTSIDE_STRATEGIES = {name: s for name, s in _F16_TABLE.items() if s.first == Plain("f16")}
 OUTSIDE_STRATEGIES["fp8-lm-delayed"] = TENSOR_LIBRARY["fp8-lm-delayed"]
 TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
@@ -307,11 +307,11 @@ TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 
 
 class Kernel:
-    """The values of one launch; graphs see nothing but this.
+    """The values of one launch, the only interface that graphs use.
 
-    Reading a role gives its leading component (component policy) or its
-    decoded value (f32 policy). Scalars are Python floats, float64 until an
-    operation takes them. What is made of sums is an np.float32.
+    Reading a role gives its leading component (component policy) or its decoded value (f32 policy).
+    Scalars are Python floats, in float64 until an operation uses them. Values computed from
+    reductions are np.float32.
     """
 
     def __init__(self, strategy, roles, planes, columns=0):
@@ -338,25 +338,25 @@ class Kernel:
         return self.states[role].leading
 
     def accumulate(self, role, x):
-        """s <- s + x; the value to read afterwards."""
+        """Computes s <- s + x and returns the value to read afterwards."""
         self._intend(role, x.astype(np.float64))
         self.states[role] = self.states[role].accumulate(self.arith, x)
         return self.read(role)
 
     def decay(self, role, factor):
-        """s <- factor * s, for a float64 factor."""
+        """Computes s <- factor * s for a float64 factor."""
         shrink = np.float64(np.float32(factor - 1.0))
         self._intend(role, shrink * self.read(role).astype(np.float64))
         self.states[role] = self.states[role].decay(self.arith, factor)
         return self.read(role)
 
     def ema(self, role, factor, x):
-        """s <- factor * s + x; the value to read afterwards."""
+        """Computes s <- factor * s + x and returns the value to read afterwards."""
         self.decay(role, factor)
         return self.accumulate(role, x)
 
     def sum(self, x):
-        """Adds up all elements, in float32 under every policy; those of each row first."""
+        """Adds up all elements, in float32 under every policy, those of each row first."""
         rows = x.astype(np.float32).reshape(-1, self.columns or max(1, x.size))
         return tree_sum(tree_sum(rows))
 
@@ -365,7 +365,7 @@ class Kernel:
             self.intended = self.intended + change
 
     def close(self, draw):
-        """The new planes of every role but the gradient."""
+        """Returns the new planes of every role except the gradient."""
         planes = {}
         for role, state in self.states.items():
             storage, own = self.storage(role), role_draw(role, self.states, draw)
@@ -384,7 +384,7 @@ class Kernel:
 
 
 def power(base, exponent):
-    """base^exponent in float64 by square-and-multiply, lowest bit first."""
+    """Computes base^exponent in float64 by square-and-multiply, lowest bit first."""
     result = 1.0
     while exponent:
         if exponent & 1:
@@ -395,7 +395,7 @@ def power(base, exponent):
 
 
 def _adam_moments(k, h, t, g):
-    """Updates both moments; the bias-corrected ones."""
+    """Updates both moments and returns the bias-corrected ones."""
     m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
     v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
     return (k.mul(m, 1.0 / (1.0 - power(h.beta1, t))),
@@ -408,7 +408,7 @@ def _adam_direction(k, h, t, g):
 
 
 def _with_decay(k, h, x):
-    """x + weight_decay * th."""
+    """Returns x + weight_decay * th."""
     return k.add(x, k.mul(k.read("param"), h.weight_decay))
 
 
@@ -514,8 +514,8 @@ def _adafactor_vector(k, h, t):
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph, its state roles and its hyperparameters. One that yields sums of a
-    tensor goes on with those of the model."""
+    """A graph, its state roles and its hyperparameters. A graph that yields sums of a tensor
+    resumes with those of the model."""
 
     run: Callable
     states: tuple
@@ -556,48 +556,49 @@ GRAPHS = {
 
 
 def plane_types(graph, strategy):
-    """Plane name -> dtype of its bits, over all roles of a graph."""
+    """Returns plane name -> dtype of its bits, for all roles of a graph."""
     return {plane: dtype for role in GRAPHS[graph].roles
             for plane, dtype in strategy.storage(role).planes(role).items()}
 
 
 def plane_groups(graph, strategy):
-    """Plane name -> how many consecutive elements share an entry."""
+    """Returns plane name -> number of consecutive elements that share an entry."""
     return {plane: group for role in GRAPHS[graph].roles
             for plane, group in strategy.storage(role).plane_groups(role).items()}
 
 
 def plane_entries(graph, strategy, size):
-    """Plane name -> the length of its array for a tensor of the given size."""
+    """Returns plane name -> length of its array for a tensor of the given size."""
     return {plane: count for role in GRAPHS[graph].roles
             for plane, count in strategy.storage(role).entries(role, size).items()}
 
 
 def takes_whole_tensors(graph, strategy):
-    """Whether elements of a tensor meet, so that no shard can be launched by itself."""
+    """Returns whether elements of a tensor interact, so that shards cannot be launched
+    separately."""
     return GRAPHS[graph].reduces or WHOLE in plane_groups(graph, strategy).values()
 
 
 def smallest_group(graph, strategy):
-    """The shortest group of any scale; no group is 0."""
+    """Returns the shortest group of any scale; 0 if there are no groups."""
     return min((g for g in plane_groups(graph, strategy).values() if g > 1), default=0)
 
 
 def bytes_per_parameter(graph, strategy):
-    """Bytes per parameter, the gradient included."""
+    """Returns bytes per parameter, including the gradient."""
     return sum(strategy.storage(role).bytes() for role in GRAPHS[graph].roles)
 
 
 def flags(graph, strategy, planes):
-    """The flags of a launch: bit 0 if a float plane of a gradient that it reads holds
-    a NaN or an infinity."""
+    """Returns the flags of a launch: bit 0 is set if a float plane of a gradient that it reads
+    has a NaN or an infinity."""
     gradients = [r for r in GRAPHS[graph].roles if r.startswith("grad")]
     return int(any(not np.isfinite(value).all() for role in gradients
                    for value in strategy.storage(role).take(planes, role)))
 
 
 def check_hypers(graph, strategy, hypers, step):
-    """Refuses what a launch refuses."""
+    """Raises an error for everything that a launch refuses."""
     missing = [h for h in GRAPHS[graph].hypers if h not in hypers]
     if missing:
         raise ValueError(f"graph '{graph}' needs the hyperparameter '{missing[0]}'")
@@ -615,7 +616,7 @@ def check_hypers(graph, strategy, hypers, step):
 
 
 def _resume(run, total):
-    """Up to the next sum over the model; none is left at the end."""
+    """Runs to the next reduction over the model; returns None at the end."""
     try:
         return run.send(total)
     except StopIteration:
@@ -623,7 +624,7 @@ def _resume(run, total):
 
 
 def _run(graph, kernels, scalars, t):
-    """Runs a graph on all tensors, side by side from one sum to the next."""
+    """Runs a graph on all tensors, together from one reduction to the next."""
     runs = [GRAPHS[graph].run(k, h, t) for k, h in zip(kernels, scalars)]
     runs = [run for run in runs if run is not None]
     sums = [_resume(run, None) for run in runs]
@@ -638,8 +639,8 @@ def _scalars(graph, strategy, hypers, step):
 
 
 def traces(graph, strategy, tensors, hypers, draws):
-    """(new planes, the intended update in float64) of each tensor of a model, which
-    has planes, hyperparameters and a Draw of its own."""
+    """Returns (new planes, intended update in float64) for each tensor of a model. Each has
+    planes, hyperparameters and a Draw."""
     for draw in draws:
         if draw.first and GRAPHS[graph].reduces:
             raise ValueError(f"first is {draw.first}, but '{graph}' reduces over whole "
@@ -654,15 +655,15 @@ def traces(graph, strategy, tensors, hypers, draws):
 
 
 def trace(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
-    """(new planes, the intended update in float64) of one step of one tensor."""
+    """Returns (new planes, intended update in float64) for one step of one tensor."""
     return traces(graph, strategy, [planes], [hypers], [Draw(seed, key, first, step)])[0]
 
 
 def steps(graph, strategy, tensors, hypers, draws):
-    """The new planes of each tensor of a model, see `traces`."""
+    """Returns the new planes of each tensor of a model; see `traces`."""
     return [planes for planes, _ in traces(graph, strategy, tensors, hypers, draws)]
 
 
 def step(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
-    """The new planes of one step: parameters and states, by plane name."""
+    """Returns the new planes of one step, parameters and states, by plane name."""
     return trace(graph, strategy, planes, hypers, step, seed, key, first)[0]

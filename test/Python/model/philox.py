@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the counter-based generator behind stochastic rounding
-# and the assignment of its half-words to the elements of a tensor.
+# This file implements the counter-based generator for stochastic rounding and the assignment of its
+# half-words to the elements of a tensor.
 #
 #===----------------------------------------------------------------------===#
-"""Philox4x32-10 and the 16 random bits of each element."""
+"""Implements Philox4x32-10 and the 16 random bits of each element."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _ROUNDS = 10
 
 
 def philox4x32(counter, key):
-    """Four words of output for four words of counter and two of key.
+    """Returns four output words for four words of counter and two of key.
 
     Words are integers or arrays of them that broadcast; the result has one
     uint32 array per word.
@@ -33,10 +33,10 @@ def philox4x32(counter, key):
 
 
 def half_words(count, first, seed, key, step):
-    """The 16-bit random value of elements first, first + 1, ...
+    """Returns the 16-bit random values of elements first, first + 1, ...
 
-    Eight consecutive elements of the unsharded tensor share a counter; the low
-    half of each output word comes before its high half.
+    Eight consecutive elements of the unsharded tensor share a counter; the low half of each output
+    word is used before its high half.
     """
     begin, end = first // 8, -(-(first + count) // 8)
     block = np.uint64(begin) + np.arange(end - begin, dtype=np.uint64)

@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the storages of 8-bit strategies: codes that share a scale
-# in groups of elements, codes without one, and a float with a residual in fractions of
-# its ulp.
+# This file implements the storages of 8-bit strategies: codes that share a scale in groups of
+# elements, codes without a scale, and a float with a residual in fractions of its ulp.
 #
 #===----------------------------------------------------------------------===#
-"""Scales, and the storages made of codes."""
+"""Implements scales, and the storages of codes."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,20 +21,20 @@ from .formats import (FORMATS, decode, directed, encode, lookup, round_magnitude
 from .storage import smallest, Storage, format_range
 
 _F32 = np.float32
-# The group of a scale that all elements of a tensor share.
+# The group of a scale shared by all elements of a tensor.
 WHOLE = 1 << 62
-# The group of a scale that the elements of a row share.
+# The group of a scale shared by the elements of a row.
 ROW = 1 << 61
 
 
 def _dtype(format):
-    """The unsigned type that holds a plane's entries."""
+    """Returns the unsigned dtype of a plane's entries."""
     raw = {"i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "f8E8M0FNU": np.uint8}
     return np.dtype(raw[format]) if format in raw else lookup(format).dtype
 
 
 def _signed(codes):
-    """Raw bits as the two's complement integers they are, in float32."""
+    """Interprets raw bits as two's complement integers, in float32."""
     return codes.view({1: np.int8, 2: np.int16}[codes.itemsize]).astype(_F32)
 
 
@@ -45,7 +44,7 @@ def _signed(codes):
 
 
 def decode_scale(type, codes):
-    """The float32 values of scales: E8M0 is a biased exponent, 255 is NaN."""
+    """Returns the float32 values of scales; E8M0 is a biased exponent, with 255 for NaN."""
     if type != "f8E8M0FNU":
         return decode(type, codes)
     value = np.ldexp(1.0, codes.astype(np.int32) - 127)
@@ -53,7 +52,7 @@ def decode_scale(type, codes):
 
 
 def encode_scale(type, values):
-    """The codes of values that the type has."""
+    """Returns the codes of values that are representable in the type."""
     if type != "f8E8M0FNU":
         return encode(type, values)
     exponent = np.frexp(values)[1] + 126
@@ -61,7 +60,7 @@ def encode_scale(type, values):
 
 
 def scale_range(type, largest):
-    """The least and the largest scale, by its type and the code's range."""
+    """Returns the smallest and largest scale, given by its type and the code's range."""
     low, high = 2.0**-126, 2.0**(127 - floor(log2(largest)))
     if type == "f16":
         return 2.0**-24, min(high, 65504.0)
@@ -70,15 +69,15 @@ def scale_range(type, largest):
 
 @lru_cache(maxsize=None)
 def _powers(type, largest):
-    """All powers of two that a scale may be, ascending."""
+    """Returns all powers of two that a scale may have, in ascending order."""
     low, high = scale_range(type, largest)
     every = np.ldexp(1.0, np.arange(-127, 128))
     return every[(every >= low) & (every <= high)]
 
 
 def _narrow_scale(wanted, type, code):
-    """The nearest scale, ties to even, and for codes that round by bits the next one up;
-    from outside the range its end."""
+    """Returns the nearest scale, ties to even; for codes that round by bits, the next larger
+    one. Values outside the range become its ends."""
     low, high = scale_range(type, code.largest)
     wanted = np.clip(wanted, low, min(high, format_range(type)[0]))
     bits = encode(type, wanted)
@@ -88,10 +87,10 @@ def _narrow_scale(wanted, type, code):
 
 
 def choose_scale(amax, code, type, recipe, margin=0):
-    """The scale of each group from its largest finite magnitude."""
+    """Returns the scale of each group from its largest finite magnitude."""
     largest, powers = code.largest, _powers(type, code.largest)
     if recipe == "mx_floor":
-        # frexp counts from [1/2, 1), so that exponents are one too large.
+        # frexp has significands in [1/2, 1), so both exponents are one too large.
         exponent = np.frexp(amax)[1] - 1 - floor(log2(largest)) + margin
         wanted = np.ldexp(1.0, np.maximum(exponent, -1000))
     else:
@@ -107,7 +106,7 @@ def choose_scale(amax, code, type, recipe, margin=0):
 
 
 def check_scale(type, codes, code):
-    """Scales from memory, in float32; 1 where they are out of range."""
+    """Returns scales read from memory, in float32; those out of range become 1."""
     low, high = scale_range(type, code.largest)
     scale = decode_scale(type, codes)
     with np.errstate(invalid="ignore"):
@@ -137,8 +136,8 @@ def _count_largest(code, planes, name, exponents=None):
 
 
 def _encode(code, prepared, y, exponent, draw):
-    """Codes of y, which is what was prepared over the scale; y may be 0 where that is
-    positive, and prepared values are positive where the values are."""
+    """Encodes y, the prepared value over the scale. y may be 0 where the prepared value is
+    positive, and prepared values are positive if the values are."""
     if code.least is not None:
         y = draw.lifted(y, prepared, code.least)
     bits = draw.bits(code.rounding, len(y))
@@ -149,11 +148,10 @@ def _encode(code, prepared, y, exponent, draw):
 
 @dataclass(frozen=True)
 class Scaled(Storage):
-    """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
-    Groups begin anew every `columns` elements, where there are columns; then they may
-    be a ROW, or blocks of `rows` rows. With a history the scale is made of the
-    magnitudes of that many stores before. A matrix of ``transposed`` columns has its
-    codes a second time, column by column.
+    """Codes, and a scale for each `group` consecutive elements, or WHOLE for all. With columns,
+    groups restart every `columns` elements, and they may be a ROW or blocks of `rows` rows. With a
+    history, the scale depends on the magnitudes of that many previous stores. A matrix with
+    ``transposed`` columns has a second copy of its codes, column by column.
     """
 
     code: Code
@@ -192,7 +190,7 @@ class Scaled(Storage):
         return entries
 
     def range(self):
-        """Magnitudes around which scales leave their range."""
+        """Returns magnitudes near which scales leave their range."""
         low, high = scale_range(self.scale, self.code.largest)
         ends = np.array([high * self.code.largest, low * self.code.largest])
         high, low = self.code.finish(ends)
@@ -216,13 +214,13 @@ class Scaled(Storage):
             return self.code.finish(value.astype(_F32))
 
     def _exponents(self, planes, name, size):
-        """The exponent of each element; none for codes without one."""
+        """Returns the exponent of each element; None for codes without one."""
         if not self.code.range:
             return None
         return self._spread(planes[name + ".exponent"], size)
 
     def _magnitudes(self, x):
-        """The magnitudes of each group in a row; 0 where there is no number."""
+        """Returns the magnitudes of each group as a row, with 0 for nonfinite values."""
         columns = self.columns or max(len(x), 1)
         group = min(self.group, columns)
         counts = np.isfinite(x) | (not self.code.has_nan)
@@ -234,13 +232,13 @@ class Scaled(Storage):
         return blocks.transpose(0, 2, 1, 3).reshape(-1, self.rows * group)
 
     def _least_magnitudes(self, x):
-        """The smallest magnitude of each group but 0; 0 where there is none."""
+        """Returns the smallest nonzero magnitude of each group; 0 if there is none."""
         magnitude = self._magnitudes(x)
         least = np.where(magnitude == 0, _F32(np.inf), magnitude).min(1)
         return np.where(np.isinf(least), _F32(0), least)
 
     def encode(self, name, x, draw):
-        """Into memory that begins as zeros."""
+        """Encodes into memory that is initially zero."""
         entries = self.entries(name, len(x))
         zeros = {p: np.zeros(entries[p], d) for p, d in self.planes(name).items()}
         return self.renew(zeros, name, x, draw)
@@ -289,7 +287,7 @@ class Scaled(Storage):
         return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
 
     def saturated(self, planes, name):
-        """The number of elements that have the code of the largest magnitude."""
+        """Returns the number of elements that have the code of the largest magnitude."""
         size = len(planes[name])
         return _count_largest(self.code, planes, name, self._exponents(planes, name, size))
 
@@ -299,7 +297,7 @@ class Scaled(Storage):
 
 @dataclass(frozen=True)
 class Coded(Storage):
-    """Codes without a scale, as though it were 1."""
+    """Codes without a scale, which is implicitly 1."""
 
     code: Code
 
@@ -307,7 +305,7 @@ class Coded(Storage):
         return {name + s: _dtype(f) for s, f in self.code.planes.items()}
 
     def range(self):
-        """Magnitudes that saturate, and that lose digits."""
+        """Returns magnitudes that saturate, and magnitudes that lose digits."""
         return tuple(self.code.finish(np.array([self.code.largest, self.code.small])))
 
     def decode(self, planes, name):
@@ -322,7 +320,7 @@ class Coded(Storage):
         return {name + s: c for s, c in zip(self.code.planes, codes)}
 
     def saturated(self, planes, name):
-        """The number of elements that have the code of the largest magnitude."""
+        """Returns the number of elements that have the code of the largest magnitude."""
         return _count_largest(self.code, planes, name)
 
     def components(self, planes, name):
@@ -331,7 +329,7 @@ class Coded(Storage):
 
 @dataclass(frozen=True)
 class Masked(Storage):
-    """Floats that hold only numbers of a code."""
+    """Floats whose values are restricted to those of a code."""
 
     format: str
     code: Code
@@ -350,7 +348,7 @@ class Masked(Storage):
 
 @dataclass(frozen=True)
 class Residual(Storage):
-    """A rounded value and what it leaves, in fractions of half its ulp."""
+    """A rounded value and its rounding error, in fractions of half an ulp."""
 
     format: str
     residual: str
@@ -367,7 +365,7 @@ class Residual(Storage):
         return format_range(self.format)
 
     def _half_ulp(self, high):
-        """Half a unit in the last place; of what is not finite, any number."""
+        """Returns half a unit in the last place; unspecified for nonfinite values."""
         fmt = FORMATS[self.format]
         exponent = np.frexp(np.where(np.isfinite(high), high, _F32(1)))[1] - 1
         exponent = np.where(high == 0, fmt.min_exponent, exponent)

@@ -1,17 +1,17 @@
-#===- storage.py - How a value is stored between kernels -------*- Python -*-===#
+#===- storage.py - Storages of values -------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the storages: their planes, their decoding and encoding
-# under the f32 policy, and the state they open under the component policy.
+# This file implements the storages: their planes, their decoding and encoding under the f32 policy,
+# and their states under the component policy.
 #
 #===----------------------------------------------------------------------===#
-"""Storages. Planes are unsigned arrays of bits, in a dict keyed by name.
+"""Implements storages. Planes are unsigned arrays of bits in a dict keyed by name.
 
-A storage answers: `suffixes` (plane name suffix -> format), `decode` and
-`encode` for the f32 policy, and `open_component` for the component policy,
-which yields a state that knows its own accumulate and decay.
+A storage provides `suffixes` (plane name suffix -> format), `decode` and `encode` for the f32
+policy, and `open_component` for the component policy, which returns a state with its own accumulate
+and decay.
 """
 
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ from .philox import half_words
 
 @dataclass(frozen=True)
 class Draw:
-    """The inputs of rounding: the bits, and whether a positive number stays positive.
+    """The inputs of rounding: the bits, and whether positive numbers stay positive.
 
-    `number` is the tensor's among those of its graph, in the order of the graph's
-    arguments. With `floor`, as second moments have it, a positive value that would
-    become zero becomes the smallest positive number. `columns` is the length of the
-    rows that groups begin anew with and sums are of, 0 if the tensor has none.
+    `number` is the tensor's index among the arguments of its graph. With `floor`, as for second
+    moments, a positive value that would become zero becomes the smallest positive number. `columns`
+    is the length of rows, in which groups restart and along which sums are taken; 0 if the tensor
+    has none.
     """
 
     seed: int = 0
@@ -43,7 +43,7 @@ class Draw:
     columns: int = 0
 
     def bits(self, rounding, count):
-        """16 bits for each element; None where the rounding takes none."""
+        """Returns 16 bits for each element; None if the rounding uses none."""
         if rounding == "stochastic":
             return half_words(count, self.first, self.seed, self.key, self.step)
         if rounding == "dither":
@@ -51,18 +51,18 @@ class Draw:
         return None
 
     def lifted(self, y, x, least):
-        """y, or the least number where y is less and x, its value, positive."""
+        """Returns y; with a floor, at least `least` where the original value x is positive."""
         positive = self.floor & (x > 0) & np.isfinite(x)
         return np.where(positive, np.maximum(y, least), y).astype(np.float32)
 
     def raised(self, codes, x, zero=0):
-        """The codes of values x, above the floor if there is one."""
+        """Returns the codes of values x, above the floor if there is one."""
         positive = (x > 0) & np.isfinite(x)
         return raise_zeros(codes, positive, zero) if self.floor else codes
 
 
 def nearest(storage):
-    """The storage as conversions write it."""
+    """Returns the storage that conversions write, which rounds to nearest."""
     for inner in ("code", "base"):
         if hasattr(storage, inner):
             return replace(storage, **{inner: nearest(getattr(storage, inner))})
@@ -77,7 +77,7 @@ def nearest(storage):
 
 @dataclass(frozen=True)
 class PlainState:
-    """One value; also what any storage is under the f32 policy."""
+    """One value; also used for any storage under the f32 policy."""
 
     value: np.ndarray
 
@@ -112,7 +112,7 @@ class ExpansionState:
 
 @dataclass(frozen=True)
 class KahanState:
-    """A value and the part of past updates that it did not take up."""
+    """A value and its compensation, the part of past updates that it lacks."""
 
     value: np.ndarray
     compensation: np.ndarray
@@ -134,64 +134,64 @@ class KahanState:
 
 
 def format_range(name):
-    """(largest finite, smallest normal) magnitude of a format."""
+    """Returns the (largest finite, smallest normal) magnitude of a format."""
     fmt = lookup(name)
     codes = np.array([fmt.largest, 1 << fmt.mantissa_bits], dtype=fmt.dtype)
     return tuple(float(v) for v in decode(name, codes))
 
 
 def smallest(name):
-    """The smallest positive number of a format."""
+    """Returns the smallest positive number of a format."""
     return decode(name, np.array([1], lookup(name).dtype))[0]
 
 
 class Storage:
-    """The interface of the storages, and the parts that they share."""
+    """The interface of the storages, and their shared implementation."""
 
     def planes(self, name):
-        """Plane name -> dtype of its bits."""
+        """Returns plane name -> dtype of its bits."""
         return {name + s: lookup(f).dtype for s, f in self.suffixes.items()}
 
     def plane_groups(self, name):
-        """Plane name -> how many consecutive elements share an entry."""
+        """Returns plane name -> number of consecutive elements that share an entry."""
         return dict.fromkeys(self.planes(name), 1)
 
     def entries(self, name, size):
-        """Plane name -> the length of its array for a tensor of the given size."""
+        """Returns plane name -> length of its array for a tensor of the given size."""
         return {p: -(-size // group) for p, group in self.plane_groups(name).items()}
 
     def renew(self, planes, name, x, draw):
-        """The planes after x has been stored where `planes` were: what steps before
-        have left counts for some."""
+        """Returns the planes after storing x over `planes`; some storages depend on data that
+        previous steps have left."""
         return self.encode(name, x, draw)
 
     def bytes(self):
-        """Bytes for one element."""
+        """Returns the number of bytes per element."""
         groups = self.plane_groups("")
         return sum(d.itemsize / groups[p] for p, d in self.planes("").items())
 
     def range(self):
-        """(largest finite, smallest normal) magnitude of the leading format."""
+        """Returns the (largest finite, smallest normal) magnitude of the leading format."""
         return format_range(self.suffixes[""])
 
     def take(self, planes, name):
-        """The values of all planes, in the order of the suffixes."""
+        """Returns the values of all planes, in the order of the suffixes."""
         return [decode(f, planes[name + s]) for s, f in self.suffixes.items()]
 
     def put(self, name, values):
-        """The planes for values that are already components; NaN canonical."""
+        """Returns the planes for values that are already components, with canonical NaNs."""
         return {name + s: encode(f, v)
                 for (s, f), v in zip(self.suffixes.items(), values)}
 
     def open_component(self, k, planes, name):
-        """The state under the component policy: rounded to the component."""
+        """Returns the state under the component policy, rounded to the component."""
         return PlainState(k.round(self.decode(planes, name)))
 
     def close_component(self, name, state, draw):
         return self.encode(name, state.value, draw)
 
     def components(self, planes, name):
-        """The float64 parts whose sum is the stored value."""
+        """Returns the float64 parts whose sum is the stored value."""
         return [p.astype(np.float64) for p in self.take(planes, name)]
 
 
@@ -217,7 +217,7 @@ class Plain(Storage):
 
 
 def _decode_sum(parts):
-    """RN32 of the components' sum, smallest first."""
+    """Returns RN32 of the components' sum, added smallest first."""
     total = parts[-1]
     with np.errstate(all="ignore"):
         for part in reversed(parts[:-1]):
@@ -226,7 +226,7 @@ def _decode_sum(parts):
 
 
 def _residuals(format, x, count):
-    """x as components, each the rounding of what the ones before left."""
+    """Splits x into components; each one rounds what the previous ones left."""
     k = mcf.Arithmetic(format)
     parts, rest = [k.round(x)], x
     finite = np.isfinite(parts[0])
@@ -295,8 +295,8 @@ class Kahan(Storage):
 
 @dataclass(frozen=True)
 class Master(Storage):
-    """A float32 value and a narrow copy of it, which is the value where it differs
-    from what the float32 rounds to."""
+    """A float32 value and a narrow copy of it. If the copy differs from the rounded float32, the
+    copy is the value."""
 
     format: str
 
@@ -319,7 +319,7 @@ class Master(Storage):
 
 @dataclass(frozen=True)
 class Remainder(Storage):
-    """A bf16 value, ties away, and the 16 bits of float32 it leaves out."""
+    """A bf16 value, rounded with ties away, and the 16 low bits of the float32."""
 
     def planes(self, name):
         return {name: np.dtype(np.uint16), name + ".remainder": np.dtype(np.uint16)}
@@ -337,12 +337,12 @@ class Remainder(Storage):
 
     def encode(self, name, x, draw):
         u = encode("f32", x)
-        # Rounded up, the canonical NaN would show a -0; this NaN shows a NaN.
+        # If rounded up, the canonical NaN would read as -0, so use a different NaN.
         return self.split(name, np.where(np.isnan(x), np.uint32(0x7FFF0000), u))
 
     @staticmethod
     def split(name, u):
-        """The planes of float32 bits, exact for every pattern."""
+        """Returns the planes of float32 bits, exact for every pattern."""
         hi = (u.astype(np.uint64) + np.uint64(0x8000)) >> np.uint64(16)
         return {name: hi.astype(np.uint16),
                 name + ".remainder": (u & np.uint32(0xFFFF)).astype(np.uint16)}

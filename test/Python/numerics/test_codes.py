@@ -1,10 +1,10 @@
-#===- test_codes.py - Codes by themselves ------------------------*- Python -*-===#
+#===- test_codes.py - Codes without scales --------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the codes of the NumPy model are what their
-# inventors describe: the tables, the roundings to nearest, the equal formats.
+# This file tests that the codes of the NumPy model match their published descriptions: tables,
+# rounding to nearest, and equivalent formats.
 #
 #===----------------------------------------------------------------------===#
 
@@ -21,7 +21,7 @@ DYNAMIC = {"signed": DynamicCode(True), "unsigned": DynamicCode(False)}
 
 
 def neighbours(x):
-    """Numbers and the ones next to them."""
+    """Returns numbers and their neighbours."""
     x = np.asarray(x, np.float32)
     down, up = np.nextafter(x, np.float32(-np.inf)), np.nextafter(x, np.float32(np.inf))
     return np.concatenate([down, x, up])
@@ -33,8 +33,8 @@ def neighbours(x):
 
 
 def dynamic_map(signed):
-    """The table of bitsandbytes' create_dynamic_map, in float64: the means of a
-    decade's boundaries, one and zero, ascending."""
+    """Returns the table of bitsandbytes' create_dynamic_map in float64: the means of a decade's
+    boundaries, one and zero, in ascending order."""
     values = [0.0, 1.0]
     for decade in range(7):
         intervals = 2**decade if signed else 2**(decade + 1)
@@ -45,37 +45,37 @@ def dynamic_map(signed):
 
 
 def units(a, b):
-    """The distances of numbers as they follow one another in f32."""
+    """Returns distances in units of consecutive f32 numbers."""
     a, b = [np.asarray(x, np.float32).view(np.int32).astype(np.int64) for x in (a, b)]
     return np.abs(a - b)
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_table(name):
-    """The codes are bitsandbytes', except for the one that became the NaN."""
+    """The codes are bitsandbytes', except for the one used as NaN."""
     code = DYNAMIC[name]
     got, want = code.decode([EVERY_BYTE]), dynamic_map(code.signed)
     assert len(want) == 256 and not np.signbit(got[code.zero])
     assert np.flatnonzero(np.isnan(got)).tolist() == [code.nan]
-    # The code that is lost is the one next to the largest number of its sign, where
-    # the step is smallest beside the number.
+    # The code that is lost is next to the largest number of its sign, where steps are smallest
+    # relative to the number.
     assert want[code.nan] == (want[1] if code.signed else want[-2])
     rest = EVERY_BYTE != code.nan
     assert np.all(np.diff(got[rest]) > 0)
-    # That function, computed in f32, is as far from itself in f64.
+    # The published function has the same distance between its f32 and f64 results.
     assert units(got[rest], want[rest]).max() <= 2
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_round_trip(name):
-    """Each code is written for the value it stands for."""
+    """Each code is the encoding of its own value."""
     code = DYNAMIC[name]
     value = code.decode([EVERY_BYTE])
     assert code.encode(value, np.isfinite(value))[0].tolist() == EVERY_BYTE.tolist()
 
 
 def dynamic_inputs(code):
-    """Numbers of all magnitudes, and all boundaries between codes."""
+    """Returns numbers of all magnitudes, and all boundaries between codes."""
     rng = np.random.default_rng(1)
     value = code.decode([EVERY_BYTE[EVERY_BYTE != code.nan]])
     middles = (value[1:].astype(np.float64) + value[:-1]) / 2
@@ -88,8 +88,8 @@ def dynamic_inputs(code):
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_is_nearest(name):
-    """No other code is nearer by more than the roundings of the boundaries, ten
-    units of f32 of the value; on the signed code's negative side, too."""
+    """No other code is nearer by more than the rounding of boundaries, ten f32 units of the
+    value, also on the negative side of the signed code."""
     code = DYNAMIC[name]
     y = dynamic_inputs(code)
     value = np.sort(code.decode([EVERY_BYTE[EVERY_BYTE != code.nan]])).astype(np.float64)
@@ -162,7 +162,7 @@ def encode_one(code, y, random=None):
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_minifloat_equals(name):
-    """Formats that have a name."""
+    """The parameters reproduce the named formats."""
     mini, code = EQUAL[name], FloatCode(name)
     assert mini.largest == code.largest
     assert np.array_equal(encode_one(mini, any_values()), encode_one(code, any_values()))
@@ -180,7 +180,7 @@ minifloats = pytest.mark.parametrize("code", MINIFLOATS, ids=str)
 
 @minifloats
 def test_minifloat_round_trip(code):
-    """Each number has one code, but zero where both have a sign."""
+    """Each number has one code, except zero, which may have one for each sign."""
     codes = every_code(code)
     value = code.decode([codes])
     number = np.isfinite(value)
@@ -192,7 +192,7 @@ def test_minifloat_round_trip(code):
 
 
 def exact_nearest(code, y):
-    """The codes by a search among all numbers in exact arithmetic."""
+    """Finds the codes by an exact search among all numbers."""
     positive = np.arange(code.format.largest + 1).astype(code.format.dtype)
     value = code.decode([positive]).astype(np.float64)
     a = np.minimum(np.abs(y.astype(np.float64)), code.largest)
@@ -206,7 +206,7 @@ def exact_nearest(code, y):
 
 @minifloats
 def test_minifloat_is_nearest(code):
-    """Every middle of two numbers and its neighbours, and all magnitudes."""
+    """The inputs are all midpoints with their neighbours, and numbers of all magnitudes."""
     value = code.decode([np.arange(code.format.largest + 1).astype(code.format.dtype)])
     middles = (value[1:].astype(np.float64) + value[:-1]) / 2
     y = any_values(20000)
@@ -227,7 +227,7 @@ def test_minifloat_specials(specials, want):
 
 @pytest.mark.parametrize("code", MINIFLOATS[::3], ids=str)
 def test_minifloat_toward_zero(code):
-    """The bits are dropped: the largest number not beyond."""
+    """Truncation gives the largest number that is not beyond the input."""
     cut = MinifloatCode(code.exponent, code.mantissa, code.bias, code.specials,
                         "toward_zero")
     y = np.abs(any_values(20000))
@@ -239,7 +239,7 @@ def test_minifloat_toward_zero(code):
 
 @pytest.mark.parametrize("code", MINIFLOATS[::3], ids=str)
 def test_minifloat_stochastic(code):
-    """Up for as many of the 2^16 random numbers as the fraction has 2^-16ths."""
+    """The number of random values, of 2^16, that round up is the fraction in units of 2^-16."""
     code = MinifloatCode(code.exponent, code.mantissa, code.bias, code.specials,
                          "stochastic")
     value = code.decode([np.arange(code.format.largest + 1).astype(code.format.dtype)])
@@ -256,9 +256,9 @@ def test_minifloat_stochastic(code):
 
 
 def masked(y, exponents, mantissa):
-    """"To FP8 and Back Again", section 3.2: magnitudes thresholded to the least
-    and the most, the mantissa's other bits masked. Subnormal numbers stay where f32's
-    smallest exponent is the least."""
+    """Masks as in "To FP8 and Back Again", section 3.2: magnitudes are clamped to the range, and
+    the mantissa's other bits are cleared. Subnormal numbers are kept if f32's smallest exponent
+    is the minimum."""
     least = np.float32(0 if exponents[0] == -126 else 2.0**exponents[0])
     most = np.float32((2 - 2.0**-mantissa) * 2.0**exponents[1])
     a = np.where(y == 0, y, np.clip(np.abs(y), least, most)).astype(np.float32)

@@ -1,10 +1,10 @@
-#===- test_convert.py - States from strategy to strategy -------*- Python -*-===#
+#===- test_convert.py - Conversions of states -----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that tandem.convert_state carries values over, bit
-# for bit as docs/Strategies.md says, between all strategies.
+# This file tests that tandem.convert_state converts values between all strategies with the bits
+# that docs/Strategies.md specifies.
 #
 #===----------------------------------------------------------------------===#
 
@@ -37,7 +37,7 @@ WIDE = {
 DELAYED = {name: TENSOR_STRATEGIES[name] for name in (
     "tensor-delayed", "tensor-delayed-codes", "tensor-given")}
 ALL = STRATEGIES | SCALED_STRATEGIES | WIDE | DELAYED
-# Every strategy to and from a few that differ from each other in each storage.
+# Every strategy is converted to and from a few that differ in each storage.
 HUBS = ("fp32", "bf16-kahan", "f16-three", "master-weights", "flash", "fp8-collage-plus",
         "f32-two")
 PAIRS = sorted({pair for hub in HUBS for name in ALL for pair in ((hub, name), (name, hub))})
@@ -53,19 +53,19 @@ def path(tmp_path_factory):
 
 
 #===----------------------------------------------------------------------===#
-# The model: sums in rational numbers, all else by decoding and encoding
+# The model: exact sums, and otherwise decoding and encoding
 #===----------------------------------------------------------------------===#
 
 
 def sum_of(storage):
-    """(format, count) where the value is the sum of the planes."""
+    """Returns (format, count) if the value is the sum of the planes."""
     if isinstance(storage, (Kahan, Expansion)):
         return storage.format, len(storage.suffixes)
     return (storage.format, 1) if isinstance(storage, Plain) else None
 
 
 def nearest_f32(x):
-    """A rational rounded to f32, ties to even."""
+    """Rounds a rational to f32, ties to even."""
     near = np.float32(float(x))
     around = [np.nextafter(near, np.float32(s)) for s in (-np.inf, np.inf)] + [near]
     return min((f for f in around if np.isfinite(f)), key=lambda f: (
@@ -73,7 +73,7 @@ def nearest_f32(x):
 
 
 def cut(values, target):
-    """One number given as floats, as floats of another format."""
+    """Splits a number given as floats into floats of another format."""
     format, count = target
     with np.errstate(all="ignore"):
         leading, rest = reduce(np.add, values), None
@@ -106,12 +106,12 @@ def lookup_dtype(storage, suffix):
 
 
 def floored(role):
-    """The rounding of a tensor in a conversion: a second moment has a floor."""
+    """Returns the rounding of a tensor in a conversion; second moments have a floor."""
     return Draw(floor=MOMENT.get(role) == "second")
 
 
 def convert(source, target, planes, role):
-    """The planes of a role under another storage."""
+    """Returns the planes of a role under another storage."""
     source, target = nearest(source), nearest(target)
     if source == target:
         return {name: planes[name] for name in source.planes(role)}
@@ -148,7 +148,7 @@ def through_f32(source, target, planes, role):
 
 
 def stored(target, role, value):
-    """Twice where a scale follows from the store before; no scale is given."""
+    """Stores twice if a scale depends on the previous store; no scale is given."""
     if getattr(target, "recipe", "") == "given":
         made = replace(target, recipe="pow2")
         return made.encode(role, value, floored(role))
@@ -191,7 +191,7 @@ def test_pairs(source, target, path):
 
 
 def values_of(strategy, planes, role):
-    """The exact values of a role that are a sum of floats or an f32."""
+    """Returns the exact values of a role whose value is a sum of floats or an f32."""
     storage = strategy.storage(role)
     if not sum_of(storage):
         return [Fraction(float(x)) for x in storage.decode(planes, role)]
@@ -209,7 +209,7 @@ def values_of(strategy, planes, role):
     ("fp8-collage-plus", "fp32"), ("flash", "f32-two"),
 ])
 def test_exact_where_the_target_can_hold_it(source, target, path):
-    """And so the way back gives the same value."""
+    """Converting back then gives the same value."""
     planes = cases.state("adamw", ALL[source], "ordinary", 300, seed_of(source, target))
     there = converted(planes, source, target, path)
     back = converted(there, target, source, path)
@@ -222,7 +222,7 @@ def test_exact_where_the_target_can_hold_it(source, target, path):
 
 
 def test_nothing_passes_through_f32(path):
-    """Between sums of floats, 2^-40 beside 1 survives."""
+    """In conversions between sums of floats, 2^-40 in addition to 1 survives."""
     planes = {n: np.zeros(3, d) for n, d in plane_types("adamw", ALL["collage-plus"]).items()}
     planes["param"][:], planes["param.lo"][:] = 0x3F80, (127 - 40) << 7
     there = converted(planes, "collage-plus", "f32-two", path)
@@ -232,7 +232,7 @@ def test_nothing_passes_through_f32(path):
 
 
 def test_what_is_alike_keeps_every_bit(path):
-    """NaNs that are not canonical, and components that overlap."""
+    """Equal storages keep noncanonical NaNs and overlapping components."""
     planes = cases.state("adamw", ALL["collage-plus"], "bits", 200)
     got = converted(planes, "collage-plus", "collage-plus-f32", path)
     assert_same(got, {n: p for n, p in planes.items() if n != "grad"})
@@ -250,7 +250,7 @@ def test_gradients_if_given(path):
 
 
 def start_of(graph, strategy):
-    """A state and hyperparameters of a graph, flat or of matrices."""
+    """Returns a state and hyperparameters of a graph, flat or of matrices."""
     if graph in MATRIX_GRAPHS:
         return (matrix_state(graph, strategy, "ordinary", (5, 20)),
                 {name: cases.TYPICAL[name] for name in MATRIX_GRAPHS[graph].hypers})
@@ -259,7 +259,7 @@ def start_of(graph, strategy):
 
 @pytest.mark.parametrize("graph", tandem.graphs())
 def test_graphs(graph):
-    """A converted state trains on as the same state, where nothing is lost."""
+    """With lossless storages, training continues from the converted state without a difference."""
     start, hypers = start_of(graph, ALL["master-weights"])
     kernel = tandem.compile(graph, "remainder")
     planes = as_bits(tandem.convert_state(graph, start, "master-weights", "remainder"))
@@ -272,7 +272,7 @@ def test_graphs(graph):
 
 
 MATRIX_STRATEGIES = ALL | TENSOR_STRATEGIES
-#: Pairs that differ in their groups: none, of a row, of a matrix, and of several lengths.
+#: Pairs with different groups: none, a row's, a matrix's, and several lengths.
 MATRIX_PAIRS = sorted({pair for hub in ("fp32", "fp8-collage-plus", "fp8-lm")
                        for name in ("bf16", "collage-plus", "coat", "flash", "fp8-lm",
                                     "minifloat", "tensor-and-groups", "remainder")
@@ -281,7 +281,7 @@ MATRIX_PAIRS = sorted({pair for hub in ("fp32", "fp8-collage-plus", "fp8-lm")
 
 @pytest.mark.parametrize("source, target", MATRIX_PAIRS)
 def test_matrices(source, target, path):
-    """Groups begin anew in each row; rows and columns have vectors of their own."""
+    """Groups restart in each row; states per row and column are vectors."""
     ours, theirs = MATRIX_STRATEGIES[source], MATRIX_STRATEGIES[target]
     for shape in ((3, 70), (5, 256), (1, 300), (131, 1), (0, 3)):
         planes = matrix_state("adafactor", ours, "ordinary", shape)
@@ -303,7 +303,7 @@ def test_a_matrix_is_not_sharded():
 
 
 def test_an_interpreted_step_continues(path):
-    """The arrays are those that tandem.interpret takes."""
+    """The resulting arrays are those that tandem.interpret accepts."""
     planes = cases.state("adamw", ALL["flash"], "ordinary", 70)
     got = converted(planes, "flash", "coat", path) | {"grad": planes["grad"]}
     other = {name: plane.copy() for name, plane in got.items()}
@@ -369,7 +369,7 @@ def test_unknown_strategies():
 
 
 #===----------------------------------------------------------------------===#
-# There and back
+# Round trips
 #===----------------------------------------------------------------------===#
 
 SIGNED = "#scaled.dynamic<signed>"
@@ -387,7 +387,7 @@ def scaled_text(code, group=128, scale="bf16"):
     (scaled_text("#scaled.expanded<f8E4M3FN, range = 229376.0>"), 0.28, 1.13),
 ])
 def test_a_second_conversion(storage, changed, growth, tmp_path):
-    """The promise of docs/Strategies.md for going to another strategy and back."""
+    """docs/Strategies.md specifies the result of converting to another strategy and back."""
     (tmp_path / "codes.mlir").write_text(
         "tandem.strategy @codes compute(<f32, f32>) {\n"
         f"  tandem.assign param = {storage}\n  tandem.assign grad = #tandem.float<f32>\n}}\n")

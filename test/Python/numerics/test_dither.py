@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements tests of the model's dither, of its dynamic codes and
-# scales, and of the floor of second moments.
+# This file tests the model's dither, its dynamic codes and scales, and the floor of second moments.
 #
 #===----------------------------------------------------------------------===#
 
-"""Both signs go towards +infinity, what is stored stays, and no bits are favoured."""
+"""Tests that both signs round towards +infinity, stored values stay, and bits are uniform."""
 
 from dataclasses import replace
 
@@ -57,14 +56,14 @@ def test_dither_words(seed, key, number, step, word):
     assert dither_word(seed, key, number, step) == word
     assert dither_word(seed, key + 2**32, number, step + 2**32) == word
     bits = dither_bits(5, 2**32 - 2, seed, key, number, step)
-    # From element 2^32 on they repeat.
+    # The element index wraps at 2^32.
     want = [((i * 0x6107DA4D + word) % 2**32) >> 16 for i in (2**32 - 2, 2**32 - 1, 0, 1, 2)]
     assert bits.tolist() == want
 
 
 def test_dither_bits_in_time():
-    """The 64 steps of a window have a word in each 64th of all words, and many windows
-    have the bits of each 128th of [0, 2^16) about equally often."""
+    """The 64 steps of a window have one word in each 64th of the range, and over many windows
+    the bits are in each 128th of [0, 2^16) about equally often."""
     words = np.array([dither_word(77, 5, 3, step) for step in range(64 * 128)])
     strata = np.sort((words >> 26).reshape(128, 64), axis=1)
     assert np.all(strata == np.arange(64))
@@ -74,7 +73,7 @@ def test_dither_bits_in_time():
 
 
 def dithered(code, y, bits=EVERY_BITS, exponent=16):
-    """The planes of each number for each of the bits, in rows of a number."""
+    """Returns the planes of each number for all bits, with a row per number."""
     y = np.repeat(np.atleast_1d(np.asarray(y, np.float32)), len(bits))
     exponents = np.full(len(y), exponent, np.uint8)
     with np.errstate(all="ignore"):
@@ -83,8 +82,8 @@ def dithered(code, y, bits=EVERY_BITS, exponent=16):
 
 
 def coordinate(code, planes):
-    """Numbers in which a code's rounding is unbiased: whole ones where it rounds to
-    such, else those that it stands for, stretched ones if it is expanded."""
+    """Returns numbers in which a code's rounding is unbiased: its integer levels if it rounds in
+    these, and otherwise the decoded values, before expansion."""
     if isinstance(code, SoftsignCode):
         return planes[0].view(np.int8).astype(np.float64)
     if isinstance(code, RootCode):
@@ -105,7 +104,7 @@ def exact_coordinate(code, y):
 
 
 def dither_inputs(code, size=14):
-    """Numbers of all magnitudes, and some between the outermost ones of either sign."""
+    """Returns numbers of all magnitudes, and some between the outermost ones of each sign."""
     rng = np.random.default_rng(31)
     end = 1.0 if code.range else code.largest
     low = -22 if isinstance(getattr(code, "base", code), DynamicCode) else -8
@@ -118,8 +117,8 @@ def dither_inputs(code, size=14):
 
 @pytest.mark.parametrize("name", DITHERED)
 def test_dither_is_unbiased(name):
-    """The mean over all bits is the number, within 10^-4 of the step between the two
-    that it becomes; the larger the bits, the larger is what it becomes."""
+    """The mean over all bits is the number, within 10^-4 of the step between its neighbours, and
+    larger bits never give a smaller result."""
     code, y = DITHERED[name], dither_inputs(DITHERED[name])
     got, want = coordinate(code, dithered(code, y)), exact_coordinate(code, y)
     assert all(len(np.unique(row)) == 2 for row in got)
@@ -130,8 +129,8 @@ def test_dither_is_unbiased(name):
 
 
 def test_dither_goes_the_same_way():
-    """The least bits round down and the most up, whatever the sign; with random bits
-    magnitudes do."""
+    """The smallest bits round down and the largest up for both signs; with random bits, this
+    holds for magnitudes."""
     y = np.array([1.25, -1.25], np.float32)
     ends = {"dither": [[1, -1.5], [1.5, -1]], "stochastic": [[1, -1], [1.5, -1.5]]}
     for rounding, want in ends.items():
@@ -142,11 +141,11 @@ def test_dither_goes_the_same_way():
 
 @pytest.mark.parametrize("name", DITHERED)
 def test_dither_keeps_what_is_stored(name):
-    """Values of floats are exact; the levels of other codes are off by 2^-15 at most,
-    so that two of the 2^16 bit patterns may move them."""
+    """Float values are exact. Levels of other codes are off by at most 2^-15, so at most two of
+    the 2^16 bit patterns may change them."""
     code = DITHERED[name]
     dtype = dithered(code, 0.0)[0].dtype
-    # All codes of a byte, every 32nd of 16 bits.
+    # All 8-bit codes, and every 32nd 16-bit code.
     codes = np.arange(0, 256**dtype.itemsize, 32 if dtype.itemsize == 2 else 1).astype(dtype)
     y = code.decode([codes, np.zeros_like(codes)], np.full(len(codes), 16, np.uint8))
     y = y[np.isfinite(y)]
@@ -160,7 +159,7 @@ def test_dither_keeps_what_is_stored(name):
 
 @pytest.mark.parametrize("code", DITHERED.values(), ids=DITHERED)
 def test_dither_of_what_is_not_finite(code):
-    """NaN, infinities and zeros are what they are to nearest."""
+    """NaN, infinities and zeros are encoded as with rounding to nearest."""
     y = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32)
     base = getattr(code, "base", code)
     nearest = replace(base, rounding="nearest")
@@ -184,13 +183,13 @@ def test_dither_of_plain_floats(name):
     for bits in (0, 0xFFFF):
         got = encode_by_bits(name, exact, "dither", np.full(len(exact), bits, np.uint16))
         assert np.array_equal(got, encode(name, exact))
-    # The canonical NaN is not a number of 16 bits that carries.
+    # The canonical NaN's 16 bits must not carry.
     nan = np.float32([np.nan])
     assert encode_by_bits(name, nan, "dither", EVERY_BITS[-1:])[0] == fmt.canonical_nan
 
 
 class EveryBit(storage.Draw):
-    """All values of the bits, one after the other."""
+    """Yields all values of the bits in sequence."""
 
     def bits(self, rounding, count):
         return np.resize(EVERY_BITS, count)
@@ -198,8 +197,8 @@ class EveryBit(storage.Draw):
 
 @pytest.mark.parametrize("kind", ("i8", "i16"))
 def test_dither_of_residuals(kind):
-    """Rounding to nearest leaves a fraction of half an ulp, of either sign. An f32 is too
-    short for more than 2^-8 of a step of i16."""
+    """Rounding to nearest leaves a fraction of half an ulp of either sign. f32 resolves only
+    2^-8 of a step of i16."""
     kept, rng = Residual("bf16", kind, "dither"), np.random.default_rng(33)
     x = rng.standard_normal(20).astype(np.float32)
     planes = kept.encode("w", np.repeat(x, 1 << 16), EveryBit())
@@ -214,7 +213,8 @@ def test_dither_of_residuals(kind):
 
 
 def test_each_tensor_has_bits_of_its_own():
-    """The position among the arguments of the graph, which begin with the parameter."""
+    """Bits depend on the tensor's position among the graph's arguments, starting at the
+    parameter."""
     kept, wide = storage.Plain("bf16", "dither"), storage.Plain("f32")
     strategy = Strategy(storage.Plain("bf16"), kept, kept, kept)
     exact, h = Strategy(wide, wide, wide, wide), cases.hypers("adamw")
@@ -234,7 +234,7 @@ def test_each_tensor_has_bits_of_its_own():
 
 
 def dynamic_values(code):
-    """(value, code) in ascending order, NaN's left out."""
+    """Returns (value, code) in ascending order, without NaN's."""
     value = code.decode([EVERY_BYTE])
     order = np.argsort(np.where(np.isnan(value), np.inf, value), kind="stable")[:-1]
     return f64(value[order]), order
@@ -254,8 +254,8 @@ def dynamic_inputs(code, size=50_000):
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_is_nearest(name):
-    """By brute force over all values; a tie may go either way, and the boundary's own
-    rounding counts for 10 units of f32."""
+    """All values are tried. A tie may round either way, with a tolerance of 10 f32 units for the
+    rounding of boundaries."""
     code, y = DYNAMIC[name], dynamic_inputs(DYNAMIC[name])
     value, codes = dynamic_values(code)
     got = code.encode(y, np.isfinite(y))[0]
@@ -271,7 +271,7 @@ def test_dynamic_dithers_to_neighbours(name):
     code, y = replace(DYNAMIC[name], rounding="dither"), dynamic_inputs(DYNAMIC[name])
     value, codes = dynamic_values(code)
     y = y[(y >= value[0]) & (y <= 1)]
-    # A level that is a rank except for its own rounding may count for either side.
+    # A level that is a rank up to its own rounding may round to either side.
     slack = 2.0**-20 * np.abs(f64(y))
     below = np.searchsorted(value, y - slack, side="right") - 1
     above = np.searchsorted(value, y + slack)
@@ -280,7 +280,7 @@ def test_dynamic_dithers_to_neighbours(name):
         got = np.argsort(codes)[np.searchsorted(codes, code.encode(
             y, np.isfinite(y), None, bits)[0], sorter=np.argsort(codes))]
         assert np.all((got >= np.maximum(below, 0)) & (got <= np.minimum(above, 254)))
-    # Next to the outermost numbers, too.
+    # This includes the neighbours of the outermost numbers.
     assert np.all(above - below <= 3) and np.mean(above - below == 1) > 0.9
 
 
@@ -321,15 +321,15 @@ def test_scales_are_the_nearest(scale, margin):
 @pytest.mark.parametrize("scale", ("f32", "bf16"))
 @pytest.mark.parametrize("base", (DynamicCode(True), ExpandedCode(DynamicCode(True), 1e4)))
 def test_scales_of_what_is_negative(scale, base):
-    """The largest magnitude below zero has the last number, and above zero 1; expanded
-    codes stretch each side to its end."""
+    """The largest negative magnitude gets the last negative number, and the largest positive one
+    gets 1; expanded codes stretch each side to its end."""
     kept, rng = Scaled(base, 16, scale), np.random.default_rng(37)
     x = rng.uniform(-0.9, 0.9, (500, 16)).astype(np.float32)
     x[:, 5] = rng.choice([-1, 1], 500)
     x *= np.exp2(rng.integers(-60, 60, (500, 1))).astype(np.float32)
     planes = kept.encode("w", x.reshape(-1), storage.Draw())
     outer = planes["w"].reshape(-1, 16)[:, 5]
-    # A scale of bf16 may be too large for the outermost code.
+    # A bf16 scale may be too large for the outermost code.
     if scale == "f32":
         assert np.array_equal(outer, np.where(x[:, 5] < 0, 0, 255))
     scales = decode(scale, planes["w.scale"])
@@ -343,7 +343,7 @@ def test_histories_are_of_the_same_magnitudes():
     x = np.array([0.5, -2.0, np.inf, np.nan, -3.4e38], np.float32)
     with np.errstate(all="ignore"):
         planes = kept.encode("w", x, storage.Draw())
-    # The last one's would be infinite, and counts for itself.
+    # The stretched magnitude would be infinite, so the original one is recorded.
     assert decode("f32", planes["w.history"])[0] == np.float32(3.4e38)
 
 
@@ -364,7 +364,7 @@ FLOORED = {str(kept): kept for kept in ROUNDED} | {
 
 @pytest.mark.parametrize("kept", FLOORED.values(), ids=FLOORED)
 def test_floor(kept):
-    """No positive number becomes zero, and nothing else changes."""
+    """No positive number becomes zero, and no other value changes."""
     rng = np.random.default_rng(38)
     x = np.exp2(rng.uniform(-149, 0, 64)).astype(np.float32)
     x[:16] = rng.choice([0.0, 1.0, 1e-45], 16)
@@ -378,7 +378,7 @@ def test_floor(kept):
     assert np.any((before == 0) & (x > 0)) and np.all(after[x > 0] > 0)
     for n in names:
         assert np.all(raised[n][x == 0] == zero[n][0])
-    # A lost number has become the smallest one, and others have stayed.
+    # Lost numbers become the smallest one, and others do not change.
     lost = (before == 0) & (x > 0)
     assert np.all(after[~lost] == before[~lost])
     groups = np.arange(64) // 16
@@ -388,7 +388,7 @@ def test_floor(kept):
 
 
 def test_floor_is_the_second_moments():
-    """It is used only under the f32 policy."""
+    """The floor applies only under the f32 policy."""
     plain = storage.Plain("bf16")
     planes = {"grad": 0, "param": 0x3F80, "exp_avg": 1, "exp_avg_sq": 1}
     planes = {name: np.full(4, code, np.uint16) for name, code in planes.items()}

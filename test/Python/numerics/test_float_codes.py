@@ -20,9 +20,9 @@ from model.formats import decode, encode, lookup
 from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
 
-# A scaled f16 is converted in integers everywhere.
+# A scaled f16 is converted with integers on every target.
 FORMATS = ("f8E4M3FN", "f8E5M2", "f16")
-# With the instructions, and without.
+# Chips with the instructions and chips without them.
 CHIPS = ("sm_80", "sm_89", "sm_90", "sm_100")
 MODES = ("nearest", "finite", "number", "exact")
 
@@ -71,8 +71,8 @@ def compiled(format, target="cpu", isa="native", width=0):
 
 @lru_cache(maxsize=None)
 def numbers(format):
-    """Bits of f32: every bf16 and f16; each number of the format, and what lies
-    halfway to the next, with their neighbours; any NaN; anything."""
+    """Returns f32 bits: every bf16 and f16; each number of the format and each midpoint, with
+    their neighbours; NaNs; random bits."""
     codes = np.arange(lookup(format).overflow + 1).astype(lookup(format).dtype)
     edges = decode(format, codes).astype(np.float64)
     edges[-1] = 2 * edges[-2] - edges[-3]  # where the next number would be
@@ -98,14 +98,14 @@ def planes_of(format):
 
 
 def any_nan(planes):
-    """It is left open which NaN stands for a NaN that was read."""
+    """Canonicalizes NaNs, since which NaN results from a NaN is unspecified."""
     value = planes["read"].view(np.float32)
     return planes | {"read": np.where(np.isnan(value), 0x7FFFFFFF,
                                       planes["read"]).astype(np.uint32)}
 
 
 def model(format):
-    """The planes that the model of the formats computes."""
+    """Returns the planes that the model of the formats computes."""
     planes = planes_of(format)
     x = planes["x"].view(np.float32)
     largest = decode(format, np.array([lookup(format).largest], lookup(format).dtype))
@@ -148,8 +148,8 @@ def test_ptx(format, chip, width):
 @pytest.mark.parametrize("format, name, encodings",
                          (("f8E4M3FN", "e4m3x2", 4), ("f8E5M2", "e5m2x2", 2)))
 def test_instructions(format, name, encodings):
-    """One for each two elements. E5M2's modes, which differ in what they make of
-    infinities, share theirs."""
+    """There is one instruction for every two elements. E5M2's modes, which differ in how they
+    treat infinities, use the same ones."""
     for chip in CHIPS:
         text = compiled(format, chip).ptx
         pairs = 4 * (chip != "sm_80")

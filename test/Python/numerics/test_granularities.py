@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of scales that a row or a block of a matrix shares, in
-# graphs of flat tensors and of matrices: CPU code, PTX and the interpreter against the
-# NumPy model.
+# This file tests scales shared by a row or a block of a matrix, in graphs of flat tensors and of
+# matrices: CPU code, PTX and the interpreter against the NumPy model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -33,7 +32,7 @@ def blocks(code, size, scale, recipe="current"):
 
 
 E4M3, E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
-# Every code and scale, with groups of other kinds beside them in the same kernel.
+# Every code and scale type, combined with other kinds of groups in the same kernel.
 TABLE = {
     "rows": Strategy(Scaled(E5M2, ROW, "f32"), Scaled(PairCode("f8E4M3FN"), ROW, "f32"),
                      Scaled(E4M3, ROW, "bf16"), Scaled(RootCode(), ROW, "f16")),
@@ -55,7 +54,7 @@ TABLE = {
     "given": Strategy(Scaled(E4M3, ROW, "f32", "given"), Plain("bf16"),
                       blocks(E4M3, 32, "f32", "given"), Scaled(RootCode(), ROW, "f32")),
 }
-# Vectors per row or column have no rows or blocks of their own.
+# Vectors per row or column have no row or block scales.
 FOR_ADAFACTOR = {name + "-factored": Strategy(s.grad, s.param, s.first, Plain("f32"))
                  for name, s in TABLE.items()}
 LIBRARY = TABLE | FOR_ADAFACTOR
@@ -67,7 +66,7 @@ KINDS = [kind for kind in cases.SCALED_KINDS if kind != "mixed"]
 
 @pytest.fixture(scope="module", autouse=True)
 def directory(tmp_path_factory):
-    """The directory of the strategies."""
+    """Returns the folder of the strategies."""
     path = tmp_path_factory.mktemp("strategies")
     write_strategies(path, LIBRARY)
     compiled.path = str(path)
@@ -104,7 +103,7 @@ def scalars(kernel, graph):
 
 
 def by_cpu(graph, kernel, tensors, shapes, threads=2):
-    """Updates copies of the planes, all in one launch."""
+    """Updates copies of the planes in one launch."""
     copies = [{name: p.copy() for name, p in planes.items()} for planes in tensors]
     plan = tandem.Plan(kernel)
     plan.update(list(shapes), [[copy[p.name].ctypes.data for p in kernel.planes]
@@ -115,7 +114,7 @@ def by_cpu(graph, kernel, tensors, shapes, threads=2):
 
 
 def by_ptx(graph, kernel, tensors, shapes, **options):
-    """Updates copies of the planes by the evaluator."""
+    """Updates copies of the planes in the evaluator."""
     copies = [{name: aligned_copy(p.reshape(-1)) for name, p in planes.items()}
               for planes in tensors]
     launch(kernel, [Tensor(copy, key=key, shape=shape)
@@ -168,7 +167,7 @@ def test_ptx(graph, strategy):
 
 @pytest.mark.parametrize("strategy", ("rows", "blocks-16", "blocks-128", "mixed"))
 def test_launches_agree(strategy):
-    """Threads, vector widths, instructions and tiles change no bit."""
+    """Threads, vector widths, instructions and tiles do not change bits."""
     shapes = ((140, 4500), (4500, 70), (3, 5))
     before = states("adamw", strategy, shapes)
     want = by_cpu("adamw", compiled("adamw", strategy), before, shapes, threads=1)
@@ -189,7 +188,8 @@ def test_tiles_agree(tiles):
 
 @pytest.mark.parametrize("strategy", ("rows", "blocks-16", "mixed"))
 def test_on_a_device(strategy):
-    """The runtime's tables for CUDA, with the PTX evaluator in the place of the device."""
+    """The test uses the runtime's tables for CUDA, with the PTX evaluator in place of the
+    device."""
     gpu, kernel = FakeGPU(), compiled("adamw", strategy, "sm_90")
     before = states("adamw", strategy, PTX_SHAPES)
     arrays = [gpu.arrays({n: p.reshape(-1) for n, p in planes.items()})
@@ -208,7 +208,7 @@ def test_on_a_device(strategy):
 
 @pytest.mark.parametrize("strategy", ("rows", "blocks-16", "mixed"))
 def test_package(strategy, tmp_path):
-    """A kernel that was saved and loaded knows its rows and blocks."""
+    """A saved and loaded kernel keeps its rows and blocks."""
     kernel, path = compiled("adamw", strategy), tmp_path / "rows.tdm"
     kernel.save(path)
     loaded = tandem.load(path)
@@ -220,7 +220,7 @@ def test_package(strategy, tmp_path):
 
 @pytest.mark.parametrize("strategy", TABLE)
 def test_signature(strategy):
-    """The user is told of the arrays, and how many entries they have."""
+    """The signature lists the arrays and their numbers of entries."""
     kernel = compiled("adamw", strategy)
     assert kernel.is_matrix and kernel.is_flat_graph
     planes = matrix_state("adamw", TABLE[strategy], "ordinary", (70, 300))
@@ -238,7 +238,7 @@ def test_signature(strategy):
 
 
 def test_bytes():
-    """A block's scale counts for each of its elements, a row's for none."""
+    """A block's scale is divided among its elements, and a row's scale does not count."""
     assert compiled("adamw", "blocks-16").bytes_per_parameter == (
         1 + 4 / 256 + 2 + 2 / 256 + 1 + 1 / 256 + 1 + 4 / 256)
     assert compiled("adamw", "rows").bytes_per_parameter == pytest.approx(5, abs=1e-9)
@@ -307,35 +307,35 @@ def test_interpreter_needs_matrices(strategy):
 
 
 #===----------------------------------------------------------------------===#
-# From strategy to strategy
+# Conversions
 #===----------------------------------------------------------------------===#
 
-# Strategies without groups, with groups of flat tensors, rows, and blocks of two sizes.
+# Strategies without groups, with flat groups, with rows, and with blocks of two sizes.
 NAMES = ("fp32", "coat", "rows", "blocks-16", "blocks-128", "mixed", "given")
 ALL = LIBRARY | {name: (STRATEGIES | SCALED_LIBRARY)[name] for name in ("fp32", "coat")}
 
 
 def has_rows(strategy):
-    """Whether tensors are matrices under it."""
+    """Returns whether tensors are matrices under a strategy."""
     return any(isinstance(s, Scaled) and (s.group == ROW or s.rows > 1)
                for s in (strategy.grad, strategy.param, strategy.first, strategy.second))
 
 
 def stored_by(strategy, role, shape):
-    """A role's storage as a conversion reads and writes it."""
+    """Returns a role's storage as a conversion reads and writes it."""
     if has_rows(strategy):
         return nearest(storage_of(strategy, role, "element", shape))
     return nearest(strategy.storage(role))
 
 
 def made(storage):
-    """The storage as a conversion writes it, which makes all scales."""
+    """Returns the storage that a conversion writes, which computes all scales."""
     is_given = isinstance(storage, Scaled) and storage.recipe == "given"
     return replace(storage, recipe="pow2") if is_given else storage
 
 
 def converted(source, target, planes, shape):
-    """By decoding and encoding; what is stored alike is copied."""
+    """Converts by decoding and encoding; equal storages are copied."""
     flat, want = {name: p.reshape(-1) for name, p in planes.items()}, {}
     for role in ("param", "exp_avg", "exp_avg_sq"):
         ours, theirs = (stored_by(ALL[name], role, shape) for name in (source, target))
@@ -351,7 +351,7 @@ def converted(source, target, planes, shape):
 def state_of(strategy, shape):
     if has_rows(ALL[strategy]):
         return matrix_state("adamw", ALL[strategy], "ordinary", shape)
-    # Flat scales beside elements in rows.
+    # Flat scales are combined with elements in rows.
     flat = cases.state("adamw", ALL[strategy], "ordinary", int(np.prod(shape)))
     return {name: p.reshape(shape) if p.size == np.prod(shape) else p
             for name, p in flat.items()}

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a NaN in a graph's text stays one, whatever
-# its sign and its payload are.
+# This file tests that a NaN in a graph's text stays a NaN, for any sign and payload.
 #
 #===----------------------------------------------------------------------===#
 
@@ -58,7 +57,7 @@ def test_nans(expression, strategy):
             kernel = tandem.compile(graph, strategy, path=[STRATEGY_PATH], isa=isa)
             arrays = {plane.name: np.zeros(4, f"u{plane.bits // 8}")
                       for plane in kernel.planes}
-            # 1 or a small number, and -1 or another.
+            # The arrays contain 1 or a small number, and -1 or another number.
             arrays["g"].view(np.uint8)[...] = np.resize(
                 [0x80, 0x3F, 0x80, 0xBF], arrays["g"].nbytes)
             if want is None:

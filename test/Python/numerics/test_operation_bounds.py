@@ -19,13 +19,13 @@ from support.operands import (all_codes, all_normalized, exact, exponent, produc
 from support.operations import operation_kernel, uniform
 
 BYTES = ("f8E4M3FN", "f8E5M2")
-#: Ranges in which operands and results of products neither overflow nor underflow.
+#: Exponent ranges in which operands and products neither overflow nor underflow.
 EXPONENTS = {"bf16": (-20, 20), "f16": (4, 7)}
 SAMPLES = 3000
 
 
 def results(format, names, **given):
-    """The exact results of operations, by name, and which are finite."""
+    """Returns the exact results of operations by name, and which of them are finite."""
     kernel = operation_kernel(uniform(format), names)
     planes = {name: plane.copy() for name, plane in kernel.planes(given).items()}
     kernel.compile()(planes)
@@ -39,7 +39,7 @@ def results(format, names, **given):
 
 
 def worst(format, error, size):
-    """The largest |error / size| in units of u^2, exact zeros being no error."""
+    """Returns the largest |error / size| in units of u^2; exact zeros have no error."""
     assert not error[size == 0].any()
     error, size = np.abs(error[size != 0]), np.abs(size[size != 0])
     assert len(error) > 1000
@@ -52,7 +52,7 @@ def worst(format, error, size):
 
 
 def sample(format, seed, positive=False):
-    """Normalized pairs whose exponents are in the format's safe range."""
+    """Returns normalized pairs whose exponents are in the format's safe range."""
     rng, (low, high) = np.random.default_rng(seed), EXPONENTS[format]
     value = rng.uniform(1, 2, SAMPLES) * np.exp2(rng.integers(low, high, SAMPLES))
     sign = 1 if positive else rng.choice([-1, 1], SAMPLES)
@@ -75,7 +75,7 @@ def test_products(format):
 @pytest.mark.parametrize("format", EXPONENTS)
 def test_sums(format):
     x, y = sample(format, 3), sample(format, 4)
-    # Half of the sums cancel in their leading components.
+    # In half of the sums, the leading components cancel.
     y[0][::2] = x[0][::2] ^ lookup(format).sign_bit
     y[1][::2] = residuals(np.random.default_rng(5), format, y[0][::2])
     a = np.where(np.abs(decode(format, y[0])) <= np.abs(decode(format, x[0])), y[0], x[0])
@@ -116,7 +116,8 @@ def test_roots(format):
 
 
 def worst_sum(format, is_larger):
-    """The worst of grow, with each normalized pair and each component that is larger, or is not."""
+    """Returns grow's worst error over all normalized pairs with components that are larger, or
+    not."""
     high, low = all_normalized(format)
     finite = all_codes(format)[np.isfinite(decode(format, all_codes(format)))]
     index, a = product(np.flatnonzero(high < 0x80), finite)
@@ -134,13 +135,13 @@ def test_every_sum_with_a_component(format):
 
 @pytest.mark.parametrize("format", BYTES)
 def test_every_sum_with_a_larger_component(format):
-    """There grow is no better than one rounded sum: u is 2^p u^2."""
+    """In this case, grow is no better than one rounded sum: u = 2^p u^2."""
     assert 1 < worst_sum(format, is_larger=True) / 2**lookup(format).precision < 1.05
 
 
 @pytest.mark.parametrize("format", BYTES)
 def test_every_product_with_a_component(format):
-    """scale: the same, where neither product loses anything to underflow."""
+    """Products are only counted if underflow loses none of their bits."""
     fmt = lookup(format)
     high, low = all_normalized(format)
     finite = all_codes(format)[np.isfinite(decode(format, all_codes(format)))]

@@ -34,7 +34,7 @@ def interpreted(kernel, given):
 
 
 def check_cpu(kernel, given, isas=("native", BASELINE)):
-    """Compiled code leaves what the interpreter leaves."""
+    """Asserts that compiled code gives the interpreter's results."""
     want = interpreted(kernel, given)
     for isa in isas:
         got = {name: plane.copy() for name, plane in kernel.planes(given).items()}
@@ -43,7 +43,7 @@ def check_cpu(kernel, given, isas=("native", BASELINE)):
 
 
 def check_all(type, names, given, most=1 << 20):
-    """The same, a million elements at a time."""
+    """Does the same in batches of at most a million elements."""
     kernel = operation_kernel(type, names)
     size = len(next(iter(given.values()))[0])
     for begin in range(0, size, most):
@@ -57,7 +57,7 @@ def check_all(type, names, given, most=1 << 20):
 
 
 def groups(type):
-    """The operations in kernels of a size that compiles quickly."""
+    """Returns the operations in kernels of a size that compiles quickly."""
     names = operations_of(type)
     large = ("grow", "scale", "mul", "add", "sub", "div", "sqrt")
     large = [name for name in large if len(type.formats) == 3]
@@ -75,7 +75,7 @@ def test_operations(type):
             check_cpu(kernel, operands.operands(rng, type, size))
 
 
-# sm_80 computes bf16 by other instructions.
+# sm_80 computes bf16 with different instructions.
 CHIPS = [(type, "sm_90") for type in TYPES]
 CHIPS += [(type, "sm_80") for type in TYPES if type.leading == "bf16"]
 
@@ -98,8 +98,7 @@ def test_ptx(type, chip):
 
 @pytest.mark.parametrize("format", BYTES)
 def test_all_component_pairs(format):
-    """All 65536 pairs: the error-free transforms, and what takes any two bytes
-    as one expansion."""
+    """All 65536 pairs of bytes are tested as components, and as one expansion."""
     codes = operands.all_codes(format)
     a, b = operands.product(codes, codes)
     names = ("fast_two_sum", "ungranted", "two_sum", "two_prod", "two_prod_dekker",
@@ -112,7 +111,7 @@ def test_all_component_pairs(format):
 @pytest.mark.parametrize("trailing", BYTES)
 @pytest.mark.parametrize("leading", ("bf16", "f16"))
 def test_all_mixed_numbers(leading, trailing):
-    """Every byte after one leading component in 31, read and negated."""
+    """Every byte follows one in 31 leading components, read and negated."""
     high = operands.all_codes(leading)[::31]
     x = operands.product(high, operands.all_codes(trailing))
     check_all(Type((leading, trailing)), ("widen", "neg", "to_f32"), {"x": x})
@@ -120,7 +119,7 @@ def test_all_mixed_numbers(leading, trailing):
 
 @pytest.mark.parametrize("format", BYTES)
 def test_all_expansions_and_components(format):
-    """Every normalized pair with every component, with hi > 0 or +0."""
+    """Every normalized pair with hi > 0 or +0 is combined with every component."""
     high, low = operands.all_normalized(format)
     keep = high < operands.lookup(format).sign_bit
     index, a = operands.product(np.flatnonzero(keep), operands.all_codes(format))
@@ -130,8 +129,8 @@ def test_all_expansions_and_components(format):
 
 @pytest.mark.parametrize("format", BYTES)
 def test_expansion_pairs(format):
-    """Every normalized pair of one binade with every one of two, and a sample of
-    all pairs of normalized pairs."""
+    """Every normalized pair of one binade is combined with every one of two binades, and a
+    sample of all pairs of normalized pairs is tested."""
     high, low = operands.all_normalized(format)
     value = np.abs(decode(format, high))
     one = np.flatnonzero((value >= 1) & (value < 2))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that kernels with scales and residuals compute
-# what the NumPy model and the reference interpreter say, bit for bit.
+# This file tests that kernels with scales and residuals have the bits of the NumPy model and the
+# reference interpreter.
 #
 #===----------------------------------------------------------------------===#
 
@@ -28,10 +28,10 @@ from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
 
 SIZES = (1, 15, 17, 31, 32, 33, 127, 129, 300, 4097)
-KEY, FIRST = 9, 2**33  # A multiple of every group.
+KEY, FIRST = 9, 2**33  # FIRST is a multiple of every group
 
 strategies = pytest.mark.parametrize("strategy", SCALED_STRATEGIES)
-# adamw has all; each other graph has two, and each strategy three or more.
+# adamw has all strategies; each other graph has two, and each strategy three or more.
 OTHERS = [(graph, name) for i, graph in enumerate(g for g in GRAPHS if g != "adamw")
           for j, name in enumerate(SCALED_STRATEGIES) if (i + j) % 4 == 0]
 pairs = pytest.mark.parametrize(
@@ -39,7 +39,7 @@ pairs = pytest.mark.parametrize(
 
 
 def example(graph, strategy, kind, size):
-    """(planes, hypers) of a case."""
+    """Returns (planes, hypers) of a case."""
     planes = cases.state(graph, SCALED_STRATEGIES[strategy], kind, size,
                          seed_of(graph, strategy, kind, size))
     return planes, cases.hypers(graph)
@@ -101,14 +101,14 @@ def test_signature(graph, strategy, scaled_path):
     ("adam8bit", 6 + 8 / 256), ("fp8-collage-light", 5 + 16 / 128),
     ("fp8-collage-plus", 6 + 16 / 128)])
 def test_bytes_of_adamw(strategy, count):
-    """Table 1 of the FlashOptim paper for the first: 24-bit weights, and a byte a moment,
-    with f32 scales of groups of 32. An exponent is one byte for each group."""
+    """The first is as in table 1 of the FlashOptim paper: 24-bit weights, and one byte per
+    moment, with f32 scales for groups of 32. An exponent is one byte per group."""
     assert compiled("adamw", strategy).bytes_per_parameter == count
 
 
 @strategies
 def test_many_steps(strategy, scaled_path):
-    """States written by one step are what the next step reads."""
+    """A step reads the states that the previous step has written."""
     model, hypers = SCALED_STRATEGIES[strategy], cases.hypers("adamw")
     kernel = compiled("adamw", strategy, path=(scaled_path,))
     planes = mine = example("adamw", strategy, "ordinary", 300)[0]
@@ -121,7 +121,7 @@ def test_many_steps(strategy, scaled_path):
 
 
 #===----------------------------------------------------------------------===#
-# However it is compiled and launched
+# Ways to compile and launch
 #===----------------------------------------------------------------------===#
 
 
@@ -146,7 +146,7 @@ def test_widths(strategy, width, scaled_path):
 @pytest.mark.parametrize("strategy", ("flash", "coat", "fp8-moments", "fp8-collage-low",
                                       "minifloat", "unscaled"))
 def test_plan(strategy, threads, scaled_path):
-    """Many tensors with a tail in most, and any threads."""
+    """The plan has many tensors, most with a tail, and any number of threads."""
     kernel = compiled("adamw", strategy, path=(scaled_path,))
     sizes = [1, 0, 70001, 17, 4096, 4097, 300, 64, 9000, 2]
     firsts = [256 * i for i in range(len(sizes))]
@@ -167,7 +167,7 @@ def test_plan(strategy, threads, scaled_path):
 @pytest.mark.parametrize("cuts", [(256,), (512, 768, 4096)])
 @strategies
 def test_shards(strategy, cuts, scaled_path):
-    """Shards cut at groups give what the whole tensor gives."""
+    """Shards cut at group boundaries have the bits of the whole tensor."""
     size, kernel = 4500, compiled("adamw", strategy, path=(scaled_path,))
     planes, hypers = example("adamw", strategy, "mixed", size)
     groups, shards = plane_groups("adamw", SCALED_STRATEGIES[strategy]), []
@@ -195,7 +195,7 @@ def test_first_inside_a_group(strategy, scaled_path):
 
 
 def test_entries_of_a_scale(scaled_path):
-    """A plane of scales has an entry for each group, the last one's too."""
+    """A plane of scales has one entry for each group, including the last, partial one."""
     kernel = compiled("adamw", "flash", path=(scaled_path,))
     planes, hypers = example("adamw", "flash", "ordinary", 33)
     planes["exp_avg.scale"] = planes["exp_avg.scale"][:1].copy()
@@ -221,8 +221,8 @@ DRAWN_RESIDUALS = {f"{low}-{residual}-{rounding}": Residual(low, residual, round
 
 @pytest.fixture(scope="module")
 def swap(tmp_path_factory):
-    """swap(storage, planes, x): (what x is stored as, what planes were read as),
-    by the kernel or the interpreter."""
+    """Returns swap(storage, planes, x), which returns (the planes of x, the decoded planes), by
+    the kernel or the interpreter."""
     directory = tmp_path_factory.mktemp("swap")
 
     def launch(name, storage, planes, x, interpret=False):
@@ -250,7 +250,7 @@ def check_swap(swap, name, storage, planes, x, **how):
 
 
 def every_scale(storage):
-    """Every bit pattern of a scale, or many."""
+    """Returns every bit pattern of a scale, or many of them."""
     dtype = storage.planes("w")["w.scale"]
     if dtype.itemsize == 1:
         return np.arange(256, dtype=dtype)
@@ -267,22 +267,21 @@ def test_scaled_storage(code, scale, recipe, swap):
     x = groups_of_values(storage.code.largest)
     x = np.concatenate([x, values(np.random.default_rng(5), 16 * 500 + 3)])
     scales, element = every_scale(storage), np.arange(len(x))
-    # Every code of 8 bits under every scale: each round of scales meets the
-    # next 16 codes.
+    # Every 8-bit code occurs under every scale: each round of scales gets the next 16 codes.
     bits = element + 16 * (element // (16 * len(scales)))
     planes = {n: bits.astype(d) for n, d in storage.planes("w").items()}
     if "w.lo" in planes:
         np.random.default_rng(6).shuffle(planes["w.lo"])
     planes["w.scale"] = np.resize(scales, -(-len(x) // 16))
     if "w.exponent" in planes:
-        # Every exponent too, those among them that no kernel writes.
+        # Every exponent occurs, including those that no kernel writes.
         planes["w.exponent"] = np.random.default_rng(1).integers(
             0, 256, len(planes["w.scale"])).astype(np.uint8)
     check_swap(swap, name, storage, planes, x)
 
 
 def half_precision(low):
-    """Every value of a 16-bit format, and its neighbours in f32."""
+    """Returns every value of a 16-bit format, and its neighbours in f32."""
     exact = decode(low, np.arange(1 << 16, dtype=np.uint16)).view(np.uint32)
     nudge = np.random.default_rng(8).integers(-0x8002, 0x8002, exact.shape)
     return np.concatenate([exact, (exact + nudge).astype(np.uint32)]).view(np.float32)
@@ -291,7 +290,7 @@ def half_precision(low):
 @pytest.mark.parametrize("low", ("bf16", "f16"))
 @pytest.mark.parametrize("name", CODES)
 def test_every_half(name, low, swap):
-    """All values of bf16 and f16, sorted so that groups have one magnitude."""
+    """All values of bf16 and f16 are stored, sorted so that groups have similar magnitudes."""
     x = half_precision(low)
     x = x[np.argsort(np.abs(x), kind="stable")]
     storage = Scaled(CODES[name], 16, "f32")
@@ -301,8 +300,8 @@ def test_every_half(name, low, swap):
 
 @pytest.mark.parametrize("name", [n for n, code in CODES.items() if code.range])
 def test_every_power(name, swap):
-    """Every code under every exponent, those too that nothing writes: all entries of
-    the table that a CPU looks them up in."""
+    """Every code is decoded with every exponent, including those that no kernel writes: these
+    are all entries of the CPU's lookup table."""
     exponent, code = np.divmod(np.arange(1 << 16), 256)
     storage = Scaled(CODES[name], 16, "f32")
     planes = {"w": code.astype(np.uint8), "w.exponent": exponent[::16].astype(np.uint8),
@@ -312,7 +311,7 @@ def test_every_power(name, swap):
 
 
 def boundaries(code):
-    """Numbers between which codes change, and two neighbours on either side."""
+    """Returns numbers between which codes change, and two neighbours on either side."""
     value = code.decode([np.arange(256, dtype=np.uint8)]).astype(np.float64)
     value = np.unique(value[np.abs(value) <= code.largest])
     middle = np.float32((value[1:] + value[:-1]) / 2).view(np.int32)
@@ -322,7 +321,7 @@ def boundaries(code):
 @pytest.mark.parametrize("interpret", (False, True))
 @pytest.mark.parametrize("name", [n for n in WITH_NAN if not CODES[n].range])
 def test_coded_storage(name, interpret, swap):
-    """Codes without a scale: every code, every kind of value."""
+    """Without a scale, every code and every kind of value agrees."""
     storage = Coded(CODES[name])
     x = np.concatenate([groups_of_values(storage.code.largest)[:4000],
                         half_precision("bf16")[:: 8 if interpret else 1],
@@ -335,7 +334,7 @@ def test_coded_storage(name, interpret, swap):
 @pytest.mark.parametrize("format", ("f32", "bf16", "f16"))
 @pytest.mark.parametrize("name", [n for n in WITH_NAN if not CODES[n].range])
 def test_masked_storage(name, format, interpret, swap):
-    """Floats that hold only numbers of a code: every kind of value."""
+    """Floats restricted to the values of a code agree for every kind of value."""
     storage = Masked(format, CODES[name])
     x = np.concatenate([groups_of_values(storage.code.largest)[:4000],
                         half_precision("bf16")[:: 8 if interpret else 1],
@@ -345,7 +344,7 @@ def test_masked_storage(name, format, interpret, swap):
 
 
 def test_masked_floats():
-    """The masks of the paper by hand: digits that are cut, magnitudes that are clamped."""
+    """The paper's masks are computed by hand: truncated digits, and clamped magnitudes."""
     def masked(code, *x):
         planes = Masked("f32", code).encode("w", np.array(x, np.float32), Draw())
         return planes["w"].view(np.float32).tolist()
@@ -363,7 +362,7 @@ def test_masked_floats():
                                   "mulaw", "unsigned-mulaw", "e2m1", "e4m2", "e3m4",
                                   "clamped"))
 def test_boundaries(name, interpret, swap):
-    """Under the scale 1, which the first of each group makes."""
+    """The first element of each group makes the scale 1."""
     code = CODES[name]
     y = np.resize(boundaries(code), (400, 15))
     near = (1 / code.normalize(np.float32(1))).view(np.int32) + np.arange(-4, 5, dtype=np.int32)
@@ -377,7 +376,7 @@ def test_boundaries(name, interpret, swap):
 
 @pytest.mark.parametrize("name", CODES)
 def test_interpreted_codes(name, swap):
-    """Every code of 8 bits, and all kinds of values, by the interpreter."""
+    """The interpreter agrees for every 8-bit code and all kinds of values."""
     storage, rng = Scaled(CODES[name], 16, "f32"), np.random.default_rng(12)
     x = np.concatenate([groups_of_values(storage.code.largest)[:16 * 100],
                         values(rng, 16 * 100 + 5)])
@@ -398,26 +397,26 @@ def test_residual(name, swap):
               for n, d in storage.planes("w").items()}
     planes["w"][:1 << 16] = np.arange(1 << 16)
     check_swap(swap, name, storage, planes, x)
-    # Then the encoded values, decoded.
+    # Now decode the encoded values.
     check_swap(swap, name, storage, storage.encode("w", x, Draw()), x)
 
 
 #===----------------------------------------------------------------------===#
-# What the rules promise
+# Promises of the rules
 #===----------------------------------------------------------------------===#
 
 
-# The scales of codes with f32's exponents end in f32's range.
+# The scales of codes with f32's exponents are limited by f32's range.
 @pytest.mark.parametrize("code", [n for n, code in CODES.items() if code.largest < 1e38])
 @pytest.mark.parametrize("scale, recipe", [s for s in SCALES if s[1] != "given"])
 def test_scales_reach_the_largest(code, scale, recipe):
-    """Rounded up, no element saturates, and the next scale below would not do. To nearest,
-    at most half a unit is missing."""
+    """If scales are rounded up, no element saturates, and the next smaller scale would not
+    suffice. If they are rounded to nearest, they are too small by at most half a unit."""
     code = CODES[code]
     amax = np.exp2(np.random.default_rng(1).uniform(-12, 12, 20000)).astype(np.float32)
     value = choose_scale(amax, code, scale, recipe).astype(np.float64)
     quotient = code.normalize(amax).astype(np.float64)
-    # A product with the inverse is at most a unit from the quotient.
+    # A product with the inverse differs from the quotient by at most one unit.
     assert np.all(np.abs(quotient * code.largest / amax - 1) < 2.0**-21)
     if recipe == "mx_floor":
         assert np.array_equal(value, np.exp2(np.floor(np.log2(amax))
@@ -434,8 +433,8 @@ def test_scales_reach_the_largest(code, scale, recipe):
     ("normal-expanded", 2.0**-4), ("expanded", 1.0), ("low-expanded", 1.0),
     ("signed-expanded", 1.2), ("unsigned-expanded", 1.0)))
 def test_exponents_fill_the_range(code, bound):
-    """(M / least)^k is in the range, for no larger k; normal codes are as near as
-    k times their format."""
+    """(M / least)^k is in the range, and no larger k is possible; the error relative to that of
+    the format is at most k."""
     code, rng = CODES[code], np.random.default_rng(1)
     peak = np.exp2(rng.uniform(-20, 20, (4000, 1)))
     spread = np.exp2(-rng.uniform(0, 30, (4000, 1)) * rng.random((4000, 16)))
@@ -454,7 +453,8 @@ def test_exponents_fill_the_range(code, bound):
 
 
 def test_exponents_of_extremes():
-    """Nothing to fill, a single magnitude, and a scale below all magnitudes."""
+    """The cases are groups without numbers, with a single magnitude, and with a scale below all
+    magnitudes."""
     storage = Scaled(CODES["expanded"], 16, "f16")
     x = np.zeros((5, 16), np.float32)
     x[1, :3] = np.nan, np.inf, -np.inf
@@ -467,7 +467,7 @@ def test_exponents_of_extremes():
 
 
 def test_powers():
-    """Near the functions, and exact where both sides are whole."""
+    """The results are near the functions, and exact for integer arguments and results."""
     x = np.exp2(np.random.default_rng(1).uniform(-126, 127, 100000)).astype(np.float32)
     error = np.abs(f32_log2(x) - np.log2(x.astype(np.float64)))
     assert (error / np.maximum(np.abs(np.log2(x.astype(float))), 0.5)).max() < 2.0**-22
@@ -488,7 +488,7 @@ def test_e8m0():
 
 @pytest.mark.parametrize("name", RESIDUALS)
 def test_residual_is_close(name):
-    """The error is at most half a step of the residual, and one rounding."""
+    """The error is at most half a step of the residual plus one rounding."""
     storage = RESIDUALS[name]
     x = np.random.default_rng(1).uniform(0.5, 1.99, 50000).astype(np.float32)
     back = storage.decode(storage.encode("w", x, Draw()), "w")
@@ -501,7 +501,7 @@ def test_residual_is_close(name):
                                          ("signed", 2.0**-7), ("unsigned", 2.0**-7.5),
                                          ("softsign", 2.0**-6), ("root", 2.0**-6)))
 def test_codes_are_close(name, bound):
-    """The error as a share of the group's largest magnitude."""
+    """The error relative to the group's largest magnitude is bounded."""
     storage = Scaled(CODES[name], 16, "f16")
     x = np.random.default_rng(1).uniform(0, 1, (2000, 16)).astype(np.float32)
     planes = storage.encode("w", x.ravel(), Draw())

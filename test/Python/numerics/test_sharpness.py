@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.sharpness: against values by hand, all
-# corners of the box, fifty digits, and SciPy called as the paper does.
+# This file tests tandem.sharpness against values computed by hand, all corners of the box, fifty
+# digits, and SciPy called as in the paper.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,7 +30,7 @@ METHODS = pytest.mark.parametrize("method", ("l-bfgs-b", "exact"))
 
 @pytest.fixture(autouse=True)
 def no_warnings():
-    """A search that stops early fails the test, unless it expects that."""
+    """Fails tests in which a search stops early unexpectedly."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -41,7 +41,7 @@ def draw(vocabulary, seed=0, spread=3.0):
 
 
 def with_probability(p, vocabulary, seed=0):
-    """Logits whose token 0 has a probability."""
+    """Returns logits for which token 0 has the given probability."""
     y = draw(vocabulary, seed)
     y[0] = np.log(np.exp(y[1:]).sum()) + math.log(p / (1 - p))
     return y
@@ -58,7 +58,7 @@ def with_probability(p, vocabulary, seed=0):
     ([0.0, 0.0], 1, 0.5, 62.0114507 / 1.6931472),
     # Bounds 0.2 and 0.1: log(1 + exp(-1)) = 0.313262 rises to log(1 + exp(-0.7)) = 0.403186.
     ([1.0, 0.0], 0, 0.1, 8.9924361 / 1.3132617),
-    # The same logits, of which the other one is right: log(1 + e) to log(1 + exp(1.3)).
+    # The same logits with the other token as the target: log(1 + e) to log(1 + exp(1.3)).
     ([1.0, 0.0], 1, 0.1, 22.7746713 / 2.3132617),
     # log 3 = 1.098612 rises to log(1 + 2 exp(0.02)) = 1.111990.
     ([0.0, 0.0, 0.0], 2, 0.01, 1.3377679 / 2.0986123),
@@ -71,12 +71,12 @@ def test_by_hand(method, logits, target, epsilon, expected):
 
 
 def loss_of(logits, target):
-    """Cross entropy in Python's floats."""
+    """Computes the cross entropy with Python's floats."""
     return math.log(math.fsum(math.exp(y - logits[target]) for y in logits))
 
 
 def over_corners(logits, target, epsilon):
-    """The sharpness by trying all corners of the box."""
+    """Computes the sharpness by trying all corners of the box."""
     bounds = [epsilon * (abs(y) + 1) for y in logits]
     corners = itertools.product(*((y - b, y + b) for y, b in zip(logits, bounds)))
     loss = loss_of(logits, target)
@@ -110,7 +110,7 @@ def in_fifty_digits(logits, target, epsilon):
 @pytest.mark.parametrize("epsilon", (1e-12, 5e-4, 0.3, 4.0))
 @pytest.mark.parametrize("probability", (1e-9, 0.3, 0.999, 1 - 1e-9))
 def test_fifty_digits(method, epsilon, probability):
-    """Also small rises of small losses have their digits."""
+    """Small rises of small losses are accurate, too."""
     logits = with_probability(probability, 60)
     value = float(sharpness(logits, 0, epsilon, method=method))
     assert value == pytest.approx(float(in_fifty_digits(logits, 0, epsilon)), rel=1e-12)
@@ -148,7 +148,7 @@ def test_logits_too_large_to_search():
 
 
 def as_in_the_paper(logits, target, epsilon=5e-4):
-    """SciPy's L-BFGS-B from the logits on, with nothing but its defaults."""
+    """Runs SciPy's L-BFGS-B from the logits with default options."""
     from scipy.special import log_softmax
 
     def negative(y):
@@ -172,7 +172,7 @@ def test_without_scale_it_is_the_papers_call(probability):
 
 
 def test_without_scale_confident_models_have_no_sharpness():
-    """docs/Sharpness.md says so, and the warning does."""
+    """The search finds none, as docs/Sharpness.md and the warning say."""
     logits = np.stack([draw(100), with_probability(0.9999, 100),
                        with_probability(1 - 9e-6, 100)])
     exact = sharpness(logits, [0, 0, 0], method="exact")
@@ -188,7 +188,7 @@ def test_without_scale_confident_models_have_no_sharpness():
 
 
 def test_lower_tolerances_without_scale():
-    """They bring the search near the maximum, but SciPy stops before it."""
+    """Lower tolerances bring the search near the maximum, but SciPy stops before it."""
     logits = with_probability(1 - 9e-6, 100)
     with pytest.warns(ConvergenceWarning, match="REDUCTION.OF.F"):
         found = sharpness(logits, 0, scale=False, ftol=0.0, gtol=1e-13)
@@ -236,7 +236,7 @@ def test_message_names_a_few():
 @METHODS
 def test_batches_are_their_sequences(method):
     logits = draw((4, 3, 50), 1)
-    logits[:, :-1] = np.nan  # Only last tokens count.
+    logits[:, :-1] = np.nan  # only last tokens count
     target = np.arange(12).reshape(4, 3)
     each = [sharpness(logits[i, -1], target[i, -1], method=method) for i in range(4)]
     assert all(value.shape == () and value.dtype == np.float64 for value in each)

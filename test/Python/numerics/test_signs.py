@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that -0 is less than +0 and that a NaN has no sign,
-# in code for every target, where processors' own instructions differ.
+# This file tests that -0 is less than +0 and that NaNs have no sign, in code for every target,
+# although processors' own instructions differ.
 #
 #===----------------------------------------------------------------------===#
 
@@ -35,7 +35,7 @@ X, Y = (a.reshape(-1) for a in np.meshgrid(VALUES, VALUES))
 
 
 def ordered(bits):
-    """Numbers in their order, -0 before +0."""
+    """Returns sort keys for numbers, with -0 before +0."""
     return np.where(bits >> 31, ~bits, bits | 1 << 31)
 
 
@@ -54,7 +54,7 @@ def copy_sign(x, sign):
 
 
 def of_invalid(x, y):
-    """The signs of the NaNs that inf - inf, 0 * inf and their kin make."""
+    """Returns the signs of the NaNs of inf - inf, 0 * inf and similar operations."""
     with np.errstate(all="ignore"):
         a, b = x.view(np.float32), y.view(np.float32)
         return (a - b * a).view(np.uint32)

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of transcendental functions: compiled code against
-# their values in f64, over a lattice of all f32 (with TANDEM_EXHAUSTIVE=1 over all of
-# them), and against the reference interpreter.
+# This file tests transcendental functions: compiled code against f64, on a lattice of f32 values
+# (or on all of them with TANDEM_EXHAUSTIVE=1), and against the reference interpreter.
 #
 #===----------------------------------------------------------------------===#
 
@@ -17,7 +16,7 @@ import torch
 
 import tandem
 
-#: The worst errors in units in the last place of the result, over all f32: docs/Numerics.md.
+#: The largest errors in ulps of the result, over all f32, as in docs/Numerics.md.
 WORST = {"exp": 1.013, "log": 0.853, "tanh": 1.333, "erf": 0.986}
 
 STEP = 1 if os.environ.get("TANDEM_EXHAUSTIVE") else 1021  # a prime
@@ -45,18 +44,18 @@ def in_f64(function, x):
 
 
 def ulps(got, exact):
-    """The distance of f32 numbers from f64 ones, in units in the last place of those."""
+    """Returns the distance of f32 numbers from f64 ones, in f32 ulps of the latter."""
     exponent = np.maximum(np.frexp(exact)[1], -125)
     return np.abs(got.astype(np.float64) - exact) / np.ldexp(1.0, exponent - 24)
 
 
 def compare(bits, got, exact):
-    """The worst error among numbers; all else must be what f64 says, rounded."""
+    """Returns the largest error of finite results; others must match the rounded f64 result."""
     with np.errstate(over="ignore"):
         rounded = exact.astype(np.float32)
     is_number = np.isfinite(rounded) & np.isfinite(got)
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
-    # At the edge of the range the one may be infinite and the other the largest number.
+    # At the edge of the range, one may be infinite and the other the largest number.
     edge = np.abs(exact) >= float(np.finfo(np.float32).max)
     wrong = ~is_number & ~same & ~edge
     assert not wrong.any(), [hex(b) for b in bits[wrong][:5]]
@@ -101,7 +100,7 @@ def test_against_the_interpreter(function, isa):
 
 @pytest.mark.parametrize("function", WORST)
 def test_in_bf16(function):
-    """Under the component policy: in f32, then rounded to bf16."""
+    """Under the component policy, functions are computed in f32 and rounded to bf16."""
     strategy = """
 tandem.strategy @narrow compute(<component, bf16>) {
   tandem.assign input = #tandem.float<bf16>

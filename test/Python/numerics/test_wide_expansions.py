@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests whole optimizers under strategies that the test writes: three
-# components of bf16 and f16, components of f32, mixed expansions.
+# This file tests optimizers under strategies that are not in the library: expansions of three bf16
+# or f16 components, of f32 components, and mixed ones.
 #
 #===----------------------------------------------------------------------===#
 
@@ -67,7 +67,7 @@ def test_ptx(tmp_path, name):
 
 
 def test_a_third_component_keeps_more(tmp_path):
-    """Decay by 0.999 for 64 steps loses far less with it."""
+    """Decay by 0.999 over 64 steps loses far less with a third component."""
     text = """func.func @shrink(
     %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
     %b: f64 {tandem.role = #tandem.role<hyper "b">}) -> tensor<?xf32> {
@@ -94,13 +94,13 @@ def test_a_third_component_keeps_more(tmp_path):
     assert 16 * error[3] < error[2] < 2.0**-10
 
 
-# No f32 holds an expansion that begins with one.
+# f32 cannot hold an expansion whose leading component is f32.
 @pytest.mark.parametrize("leading, policy", (
     ("bf16", "component"), ("f16", "component"), ("f32", "component"),
     ("bf16", "f32"), ("f16", "f32")))
 @pytest.mark.parametrize("trailing", ("f8E4M3FN", "f8E5M2"))
 def test_mixed(tmp_path, leading, trailing, policy):
-    """Mixed expansions, which the model lacks, against the interpreter."""
+    """The interpreter agrees on mixed expansions, which the model does not have."""
     compute = f"component, {leading}" if policy == "component" else "f32, f32"
     (tmp_path / "mine.mlir").write_text("\n".join([
         f"tandem.strategy @mine compute(<{compute}>) {{",

@@ -71,7 +71,7 @@ def test_strategies_convert_states():
     nothing = PrecisionSchedule(StrategySetting(plain), {0: "fp32"})
     train(other, plain, nothing, 8)
     difference = (model[1].weight - other[1].weight).abs().max()
-    assert 0 < difference < 1e-3  # one step of the default rate
+    assert 0 < difference < 1e-3  # one step with the default learning rate
 
 
 def test_resumes():

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.sharpness: it gives for tensors
-# what tandem.sharpness does for arrays, and refuses tensors without values.
+# This file tests tandem.torch.sharpness: its results for tensors are those of tandem.sharpness for
+# arrays, and tensors without values are refused.
 #
 #===----------------------------------------------------------------------===#
 
@@ -36,7 +36,7 @@ def test_two_logits():
 
 
 def test_against_cross_entropy():
-    """PyTorch's own loss at the corner and at the logits."""
+    """The result is PyTorch's loss at the corner relative to that at the logits."""
     y, t = draw(6, 300).double(), torch.arange(6)
     move = 0.01 * (y.abs() + 1)
     move[range(6), t] *= -1

@@ -1,10 +1,10 @@
-#===- test_torch_versions.py - What older PyTorch lacks --------*- Python -*-===#
+#===- test_torch_versions.py - Older versions of PyTorch ------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what differs between versions of PyTorch, by taking
-# away from this one what older ones lack.
+# This file tests behaviour that differs between versions of PyTorch, by removing what older
+# versions lack from the installed one.
 #
 #===----------------------------------------------------------------------===#
 
@@ -40,7 +40,7 @@ def test_no_pytorch_or_an_old_one(before, message):
 
 
 def test_imports_without_newer_names():
-    """As PyTorch 2.4 has neither of these; a step runs all the same."""
+    """PyTorch 2.4 has neither of these names, and a step runs without them."""
     program = """
 import torch
 import torch._dynamo  # which asks for the type itself
@@ -83,8 +83,7 @@ def test_versions_of_tensors_go_up_one_by_one(monkeypatch):
 
 
 def test_state_dicts_have_hooks_under_private_names(monkeypatch):
-    """As in PyTorch 2.4: weights that are decoded on demand are saved and loaded, and hooks are
-    taken away again."""
+    """As in PyTorch 2.4, weights decoded on demand are saved and loaded, and hooks are removed."""
     for name in ("register_state_dict_post_hook", "register_load_state_dict_pre_hook"):
         monkeypatch.delattr(torch.nn.Module, name, raising=False)
     model = torch.nn.Linear(8, 8, bias=False, dtype=torch.bfloat16)
@@ -102,7 +101,7 @@ def test_state_dicts_have_hooks_under_private_names(monkeypatch):
 
 
 class NoFloat8(TorchDispatchMode):
-    """Fills no tensor of float8, as PyTorch 2.4 cannot on CPUs."""
+    """Refuses to fill float8 tensors, which PyTorch 2.4 cannot do on CPUs."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.overloadpacket in (torch.ops.aten.zero_, torch.ops.aten.fill_):
@@ -130,7 +129,7 @@ def test_planes_of_float8_are_zero_without_a_fill():
 
 
 class DTensor(torch.Tensor):
-    """Stands for the class of PyTorch 2.4, which is not recognized as a newer one is."""
+    """Represents the class of PyTorch 2.4, which is recognized in a different way."""
 
 
 DTensor.__module__ = "torch.distributed._tensor.api"

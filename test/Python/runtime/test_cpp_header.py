@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what tandem-cpp/Runtime.h does with errors that a program
-# has not tested for.
+# This file tests how tandem-cpp/Runtime.h handles errors that a program does not check.
 #
 #===----------------------------------------------------------------------===#
 
@@ -21,7 +20,7 @@ COMPILER = shutil.which("c++")
 pytestmark = pytest.mark.skipif(not COMPILER or not RUNTIME.exists(),
                                 reason="no C++ compiler, or no runtime in build/")
 
-#: A program that takes a package that is not there for one.
+#: A program that opens a missing package as if it existed.
 TAKES = """
 #include "tandem-cpp/Runtime.h"
 int main() {
@@ -41,7 +40,7 @@ CATCHES = """try {
 
 
 def run(folder, body, *flags):
-    """Returns what a program prints, and its exit status."""
+    """Returns the output of a program and its exit status."""
     source, program = folder / "program.cpp", folder / "program"
     source.write_text(TAKES % body)
     subprocess.run([COMPILER, "-std=c++17", "-Wall", "-Werror", *flags,

@@ -1,11 +1,10 @@
-#===- test_crashes.py - Processes that are killed --------------*- Python -*-===#
+#===- test_crashes.py - Killed processes ----------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a process that is killed while it writes
-# arrays, a package or cached machine code leaves nothing that is read as whole,
-# wherever it is killed; and that a full disk is an error, and no more.
+# This file tests that a process killed while it writes arrays, a package or cached machine code
+# never leaves partial data that can be read, and that a full disk is reported as an error.
 #
 #===----------------------------------------------------------------------===#
 
@@ -39,8 +38,8 @@ def crash_library(tmp_path_factory):
 
 
 def kill_everywhere(library, directory, command, prepare, check):
-    """Runs a command again and again, each time killed one operation on the files
-    of `directory` later, until it ends by itself."""
+    """Runs a command repeatedly, killing it one operation on files in `directory` later each
+    time, until it ends by itself."""
     for at in range(1, 200):
         prepare()
         environment = os.environ | {"LD_PRELOAD": str(library), "CRASH_AT": str(at),
@@ -60,7 +59,7 @@ def kill_everywhere(library, directory, command, prepare, check):
 
 
 def read(path):
-    """Reads a path by tandem-run: returns its arrays, or the reason why it refuses them."""
+    """Reads a path with tandem-run and returns its arrays, or the reason for a refusal."""
     copy = path.with_name("copy.safetensors")
     done = subprocess.run(
         [BIN / "tandem-run", "adam", "--strategy=fp32", "--set=lr=0", "--set=beta1=0",
@@ -71,7 +70,7 @@ def read(path):
 
 @pytest.fixture
 def step(tmp_path):
-    """A step of tandem-run: its command except the output, its input, its result."""
+    """Returns a step of tandem-run: its command without the output, its input, its result."""
     np.save(tmp_path / "grad.npy", np.full(5000, 0.5, np.float32))
     (tmp_path / "start").mkdir()
     for name, value in OLD.items():
@@ -86,7 +85,7 @@ def contents(directory):
 
 
 def restore(path, original):
-    """Makes a directory or file what it was; None where there was none."""
+    """Restores a directory or file; None means that there was none."""
     shutil.rmtree(path, ignore_errors=True)
     path.unlink(missing_ok=True) if not path.is_dir() else None
     if original is not None:
@@ -95,7 +94,7 @@ def restore(path, original):
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
-    """All old arrays, all new ones, or a refusal."""
+    """The result is all old arrays, all new ones, or a refusal."""
     output, start = tmp_path / "end", tmp_path / "start"
     subprocess.run([*step, f"--output={tmp_path / 'whole'}"], check=True,
                    capture_output=True)
@@ -114,10 +113,10 @@ def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
     count = kill_everywhere(
         crash_library, output, [*step, f"--output={output}"],
         lambda: restore(output, None if is_new else start), check)
-    # Three files that are opened, written and renamed, and the mark.
+    # Three files are opened, written and renamed, and so is the mark.
     assert count >= 12 and seen == ({"refused"} if is_new else {"refused", 0})
     assert contents(output) == allowed[1]
-    # The files that a killed process left are not an obstacle.
+    # Files left by a killed process do not prevent a new run.
     restore(output, start)
     (output / ".tandem-incomplete").touch()
     assert read(output)[0]
@@ -127,7 +126,7 @@ def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_arrays_in_a_file(crash_library, step, tmp_path, is_new):
-    """The old file or the new one, never a part."""
+    """The result is the old file or the new one, and never a part."""
     output, whole = tmp_path / "end.safetensors", tmp_path / "whole.safetensors"
     subprocess.run([*step, f"--output={whole}"], check=True, capture_output=True)
     old = None if is_new else tmp_path / "old.safetensors"
@@ -139,7 +138,7 @@ def test_arrays_in_a_file(crash_library, step, tmp_path, is_new):
     def check():
         assert (output.read_bytes() if output.exists() else None) == want
 
-    # All that the process does in there, the temporary file included.
+    # All operations in the folder count, including those on the temporary file.
     assert kill_everywhere(crash_library, tmp_path, [*step, f"--output={output}"],
                            lambda: restore(output, old), check) >= 3
     assert output.read_bytes() == whole.read_bytes()
@@ -172,8 +171,8 @@ def test_packages(crash_library, tmp_path, is_new):
 
 
 def test_packages_of_translate(crash_library, tmp_path):
-    """tandem-translate writes its output in place, as all tools of MLIR do: what is
-    cut short is refused."""
+    """tandem-translate writes its output in place, like all MLIR tools; truncated output is
+    refused."""
     directory = tmp_path / "packages"
     directory.mkdir()
     output = directory / "kernel.tdm"
@@ -193,7 +192,7 @@ def test_packages_of_translate(crash_library, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Machine code that the runtime keeps
+# Cached machine code
 #===----------------------------------------------------------------------===#
 
 LAUNCH = """
@@ -215,7 +214,7 @@ assert (planes["param"].read() == 0.5).all()
 
 
 def test_the_code_cache(crash_library, tmp_path):
-    """The next process takes whole code, or has it made again."""
+    """The next process uses complete code, or recompiles it."""
     cache = tmp_path / "cache"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(
         [str(Path(tandem.__file__).parents[1]), str(SUPPORT.parent)])}
@@ -262,7 +261,7 @@ except ValueError as error:
     (300, ["x86-64"], "cannot write '"),
 ])
 def test_a_full_disk(tmp_path, limit, targets, message):
-    """The process that saves a package goes on, and the old file stays."""
+    """The process that saves a package continues, and the old file remains."""
     path = tmp_path / "kernel.tdm"
     path.write_text("what was there")
     environment = os.environ | {"PYTHONPATH": str(Path(tandem.__file__).parents[1]),

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that plans on a GPU leave the bits that plans on
-# the CPU do: the same runtime, but the library that stands in for the driver,
-# and the PTX evaluator in place of the GPU, unless TANDEM_TEST_GPU=real names one.
+# This file tests that plans on a GPU have the bits of plans on the CPU. The runtime is the same,
+# but a library replaces the driver and the PTX evaluator the GPU, unless TANDEM_TEST_GPU=real
+# selects a real one.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,8 +20,8 @@ from support.kernels import (assert_same, compiled, integers_of, run, run_plan,
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 SIZES = (300, 0, 1, 131)
-# One phase; groups; sums over tensors and the model; a scale of a whole tensor, which
-# is committed; a scale known before.
+# The cases have one phase; groups; reductions over tensors and the model; a per-tensor scale, which
+# is committed; and a given scale.
 CASES = [("adamw", "fp32"), ("adamw", "collage-plus"), ("lion", "bf16-stochastic"),
          ("adamw", "coat"), ("adamw", "flash"), ("lamb", "collage-light"),
          ("adamw_clip", "bf16"), ("adamw", "fp8-lm"), ("sgd", "fp8-lm-delayed")]
@@ -51,7 +51,7 @@ def rows_of(graph, strategy):
 
 
 class OnGPU:
-    """A kernel over tensors in the device's memory."""
+    """A kernel over tensors in device memory."""
 
     def __init__(self, gpu, kernel, tensors, sizes=None):
         self.gpu, self.kernel = gpu, kernel
@@ -181,7 +181,7 @@ def test_a_call_takes_arrays_on_the_device(gpu):
         kernel(arrays | {"grad": planes["grad"]}, **hypers, **integers_of(kernel))
 
 
-#: DLPack's codes of the types that planes have.
+#: DLPack's type codes for plane types.
 DLPACK_CODES = {"bf16": 4, "f16": 2, "f32": 2, "f8E4M3FN": 10, "f8E5M2": 12,
                 "f8E8M0FNU": 14, "i8": 0, "i16": 0}
 
@@ -189,7 +189,7 @@ DLPACK_CODES = {"bf16": 4, "f16": 2, "f32": 2, "f8E4M3FN": 10, "f8E5M2": 12,
 @pytest.mark.parametrize("graph, strategy", [("adamw", "coat"), ("adamw", "remainder"),
                                              ("sgd", "fp8-lm"), ("adamw", "f16")])
 def test_a_call_takes_dlpack(gpu, graph, strategy):
-    """A call takes arrays of the plane's own type, and of integers."""
+    """A call accepts arrays of the plane's own type and of integers."""
     planes = examples(graph, strategy)[0]
     hypers = cases.hypers(graph, LIBRARY[strategy])
     want = run(compiled(graph, strategy), planes, hypers)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of examples/embed, a host in C: its results are
-# right, and they are the same bits as those of Python.
+# This file tests examples/embed, a C host program: its results are correct and have the same bits
+# as in Python.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,7 +27,7 @@ ROWS, COLUMNS = 48, 200
 
 @pytest.fixture(scope="module")
 def embed(made_once):
-    """The program, built against the libraries' C headers and nothing else."""
+    """Builds the program against the libraries' C headers and nothing else."""
     return made_once("embed", lambda folder: build_example(
         EXAMPLE, folder, [ROOT / "include", ROOT / "runtime/include"],
         [BUILD / "lib", BUILD / "runtime"])) / "embed"
@@ -35,7 +35,7 @@ def embed(made_once):
 
 @pytest.fixture(scope="module")
 def arrays(embed, tmp_path_factory):
-    """The program's output and, by prefix, the functions that read its arrays."""
+    """Returns the program's output, and by prefix functions that read its arrays."""
     folder = tmp_path_factory.mktemp("arrays")
     run = subprocess.run([embed, folder], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -69,14 +69,14 @@ def test_the_page_shows_the_program():
 
 
 def test_an_error_has_parts(embed, tmp_path):
-    """The program puts what a message names into brackets."""
+    """The program prints the names in a message in brackets."""
     run = subprocess.run([embed, tmp_path, "coat-none"], capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr.startswith("embed: unknown strategy '[coat-none]'; built-in ones are ")
 
 
 def test_it_is_a_program_in_c(embed):
-    """It links Tandem's two libraries, and those of C."""
+    """The program links only Tandem's two libraries and C's."""
     run = subprocess.run(["readelf", "-d", embed], check=True, capture_output=True, text=True)
     needed = {name.partition(".so")[0]
               for name in re.findall(r"\(NEEDED\).*\[(.*)\]", run.stdout)}

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of packages that were written once and stay as they
-# are: those of this version of the format run with the bits of then, and those of others
-# are refused by their version.
+# This file tests packages that were written once and never change: those of the current format
+# version still run with the same bits, and others are refused by version.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,7 +19,7 @@ from support import frozen
 from support.kernels import compiled, require_isa
 
 DATA = Path(__file__).resolve().parents[1] / "data/packages"
-#: The version of the format that is written, and the oldest that is read.
+#: The format version that is written, and the oldest one that can be read.
 VERSION, OLDEST = 5, 4
 EXPECTED = {path.parent / file: kernels
             for path in sorted(DATA.glob("*/expected.json"))
@@ -31,7 +30,7 @@ IMAGES = [(path, name, target) for path, kernels in EXPECTED.items()
 
 
 def refusal(path):
-    """The message that refuses a package of another version."""
+    """Returns the message that refuses a package of another version."""
     return (f"package '{re.escape(str(path))}': has format version "
             f"{frozen.format_of(path)}, and this runtime reads versions {OLDEST} to {VERSION}; ")
 
@@ -41,7 +40,7 @@ def ids(values):
 
 
 def load(path, name, target):
-    """A kernel of a frozen package."""
+    """Loads a kernel of a frozen package."""
     options = {"target": target} if target.startswith("sm_") else {"isa": target}
     return tandem.load(path, name, **options)
 
@@ -53,7 +52,7 @@ def test_there_are_frozen_packages():
 
 
 def test_an_older_kernel_takes_no_shards():
-    """Its code takes the rows of a shard for those of the whole tensor."""
+    """Its code would take the rows of a shard for those of the whole tensor."""
     kernel = load(DATA / "format-4/phases.tdm", "clipped", "x86-64")
     with pytest.raises(ValueError, match="packages before version 5 do not know"):
         tandem.Plan(kernel).update([(0, 8)], [[0] * len(kernel.planes)],
@@ -68,7 +67,7 @@ def test_the_version_is_the_one_that_is_written(tmp_path):
 
 @pytest.mark.parametrize("path", OLDER, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_packages_of_earlier_versions_are_refused(path):
-    """Their code reads records that no longer are what it knows."""
+    """Their code expects records that have changed since then."""
     assert path.parent.name == f"format-{frozen.format_of(path)}"
     with pytest.raises(ValueError, match=refusal(path) + "write it again with a newer compiler"):
         tandem.load(path)
@@ -89,7 +88,7 @@ def test_a_field_of_later_is_empty():
 
 
 def test_the_text_of_a_frozen_kernel_is_of_its_compiler(tmp_path):
-    """The compiler of today has other operations, and says what to do."""
+    """The current compiler has other operations, and the error names the remedy."""
     path = DATA / "format-4/phases.tdm"
     kernel = load(path, "clipped", "x86-64")
     with pytest.raises(ValueError, match="'tandem.raise' is unknown; a package of an earlier "

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of packages: a kernel that was saved and loaded is
-# the kernel that was compiled, and what cannot be saved or loaded is refused.
+# This file tests packages: a saved and loaded kernel equals the compiled one, and kernels that
+# cannot be saved or loaded are refused.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,17 +23,17 @@ from support.build_example import build_example
 from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
 
 ROOT = Path(__file__).resolve().parents[3]
-#: The directory in which the runtime was built, next to the package that is tested.
+#: The folder in which the runtime was built, next to the package under test.
 RUNTIME = Path(tandem.__file__).parents[2] / "runtime"
 ISAS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-#: One that this machine runs.
+#: An instruction set that this machine supports.
 ISA = "x86-64-v3" if "avx2" in cpu_flags() else "x86-64"
 SHAPE = (37, 130)
 STORAGE = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
 def planes_of(kernel, seed):
-    """Planes of a matrix or a vector: numbers of everyday size, any codes."""
+    """Returns planes of a matrix or a vector: numbers of ordinary size, and any codes."""
     rng = np.random.default_rng(seed)
     rows, columns = SHAPE if kernel.is_matrix else (1, SHAPE[0] * SHAPE[1])
     result = {}
@@ -50,7 +50,7 @@ def planes_of(kernel, seed):
 
 
 def hypers_of(kernel):
-    """The defaults, except an epsilon that would be zero in f16."""
+    """Returns the defaults, except for an epsilon that is not zero in f16."""
     return {n: 0.9 if default is None else max(default, 1e-6) if n == "eps" else default
             for n, default in kernel.hypers.items()}
 
@@ -68,7 +68,7 @@ def assert_equal_kernels(loaded, kernel):
 
 @pytest.mark.parametrize("strategy", [*tandem.strategies(), *OUTSIDE_STRATEGIES])
 def test_a_loaded_kernel_is_the_one_that_was_compiled(strategy, tmp_path):
-    """One phase, a matrix's five, two: all of a strategy in one package."""
+    """Kernels with one phase, a matrix's five, and two share a package with all of a strategy."""
     kernels = [compiled(graph, strategy) for graph in ("adamw", "adafactor", "lamb")]
     path = tmp_path / "kernels.tdm"
     tandem.save(path, kernels, [ISA])
@@ -193,7 +193,7 @@ def test_machine_code_says_what_made_it(tmp_path):
     version = re.search(r", V([\d.]+)", told)[1].encode()
     data = (tmp_path / "kernel.tdm").read_bytes()
     assert data.count(version + b"\0") >= 2
-    # Without optimization there are other instructions, and more of them.
+    # Without optimization, there are different and more instructions.
     plain, other = (tmp_path / name for name in ("plain.tdm", "other.tdm"))
     compiled("adamw", "fp32").save(plain, ["cubin:sm_90"])
     compiled("adamw", "fp32").save(other, ["cubin-O0:sm_90"])
@@ -266,14 +266,14 @@ def test_code_that_is_not_there_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def update(made_once):
-    """examples/package, built against only the runtime."""
+    """Builds examples/package against only the runtime."""
     return made_once("package", lambda folder: build_example(
         ROOT / "examples/package", folder, [ROOT / "runtime/include"],
         [RUNTIME])) / "update"
 
 
 def train(kernel, steps):
-    """Does in Python what examples/package/update.c does."""
+    """Does the same in Python as examples/package/update.c."""
     sizes = (1000, 4096, 37)
     tensors = [{p.name: np.zeros(p.entries(size), STORAGE[p.bits]) for p in kernel.planes}
                for size in sizes]
@@ -291,7 +291,7 @@ def train(kernel, steps):
     return b"".join(planes["param"].tobytes() for planes in tensors)
 
 
-#: C's sine of f32, which NumPy's may differ from.
+#: C's f32 sine, which may differ from NumPy's.
 sinf = ctypes.CDLL("libm.so.6").sinf
 sinf.restype, sinf.argtypes = ctypes.c_float, [ctypes.c_float]
 
@@ -326,7 +326,7 @@ def test_only_kernels_are_saved(tmp_path, kernels):
 
 
 def test_a_symbolic_link_stays_one(tmp_path):
-    """A file that is written under the link's name is the file that it stands for."""
+    """Writing to the link's name replaces the file that it points to."""
     (tmp_path / "there").mkdir()
     (tmp_path / "there/real.tdm").write_bytes(b"old")
     link = tmp_path / "link.tdm"

@@ -1,10 +1,10 @@
-#===- test_stable.py - Names that others rely on ---------------*- Python -*-===#
+#===- test_stable.py - Stable names ---------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what docs/Embedding.md and docs/Packages.md call
-# stable: no function, no name of the library and no array of a state goes away.
+# This file tests what docs/Embedding.md and docs/Packages.md call stable: no function, no name of
+# the library and no state array is removed.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,7 +32,7 @@ def test_nothing_is_gone(now, recorded):
 
 
 def test_what_is_new_is_recorded(now, recorded):
-    """python test/Python/support/stable.py adds it."""
+    """test/Python/support/stable.py, run as a program, adds new names."""
     assert not stable.lost(now, recorded)
 
 

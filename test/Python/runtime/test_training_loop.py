@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of examples/training_loop: a network that learns in C++
-# over the runtime, and in NumPy, with the same bits.
+# This file tests examples/training_loop: a network trained with the runtime in C++ and in NumPy,
+# with the same bits.
 #
 #===----------------------------------------------------------------------===#
 
@@ -28,7 +28,7 @@ STRATEGY, STEPS = "flash-f16", 500
 
 @pytest.fixture(scope="module")
 def program(made_once):
-    """The program in C++, built against only the runtime."""
+    """Builds the C++ program against only the runtime."""
     return made_once("training_loop", lambda folder: build_example(
         EXAMPLE, folder, [ROOT / "runtime/include"], [RUNTIME])) / "train"
 
@@ -41,7 +41,7 @@ def package(tmp_path_factory):
 
 
 def example_in_numpy():
-    """The module of the program in NumPy."""
+    """Imports the program in NumPy."""
     spec = importlib.util.spec_from_file_location("training_loop_in_numpy", EXAMPLE / "train.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -59,7 +59,7 @@ def test_needs_only_the_runtime(program):
 
 
 def test_learns_with_the_same_bits_in_numpy(program, package, tmp_path):
-    """Also without torch: NumPy's program runs where it cannot be imported."""
+    """NumPy's program also runs if torch cannot be imported."""
     cpp = run(program, package, 1, STEPS, tmp_path / "cpp.bin")
     start = ("import runpy, sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; "
              "runpy.run_path(sys.argv[0], run_name='__main__')")
@@ -74,7 +74,7 @@ def test_learns_with_the_same_bits_in_numpy(program, package, tmp_path):
 
 
 def test_goes_on_after_a_pause(program, package, tmp_path):
-    """With the code for older processors, and the same bits."""
+    """A resumed run has the same bits, with code for older processors as well."""
     whole, parts = tmp_path / "whole.bin", tmp_path / "parts.bin"
     run(program, package, 1, 60, whole)
     run(program, package, 1, 30, parts, "x86-64")

@@ -1,10 +1,10 @@
-#===- test_docs.py - The documentation is true -----------------*- Python -*-===#
+#===- test_docs.py - The documentation ------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the documentation: what is generated is up to
-# date, examples run, links lead somewhere.
+# This file tests the documentation: generated pages are up to date, examples run, and links have
+# targets.
 #
 #===----------------------------------------------------------------------===#
 
@@ -35,7 +35,7 @@ def generate_docs(root):
 
 
 def blocks(page, language):
-    """The fenced blocks of a page in one language."""
+    """Returns the fenced blocks of a page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(),
                       re.MULTILINE | re.DOTALL)
 
@@ -76,7 +76,7 @@ def test_readme_python(number):
 
 @pytest.mark.parametrize("number", range(len(blocks("docs/Python.md", "python"))))
 def test_python_page(number):
-    """The examples of docs/Python.md, each by itself."""
+    """Runs each example of docs/Python.md separately."""
     text = blocks("docs/Python.md", "python")[number]
     if "import torch" in text:
         pytest.importorskip("torch")
@@ -84,14 +84,14 @@ def test_python_page(number):
 
 
 def test_numerics_python():
-    """The rules of docs/Numerics.md, one after the other."""
+    """Runs the rules of docs/Numerics.md in sequence."""
     names = {}
     for block in blocks("docs/Numerics.md", "python"):
         exec(block, names)
 
 
 def test_torch_python():
-    """The examples of docs/Torch.md, one after the other."""
+    """Runs the examples of docs/Torch.md in sequence."""
     pytest.importorskip("torch")
     names = {}
     for block in blocks("docs/Torch.md", "python"):
@@ -99,7 +99,7 @@ def test_torch_python():
 
 
 def test_jax_python():
-    """The examples of docs/JAX.md, one after the other."""
+    """Runs the examples of docs/JAX.md in sequence."""
     pytest.importorskip("jax", reason="JAX is not installed")
     pytest.importorskip("optax", reason="optax is not installed")
     names = {}
@@ -108,7 +108,7 @@ def test_jax_python():
 
 
 def test_layers_python():
-    """The examples of docs/Layers.md, one after the other."""
+    """Runs the examples of docs/Layers.md in sequence."""
     pytest.importorskip("torch")
     names = {}
     for block in blocks("docs/Layers.md", "python"):
@@ -116,7 +116,7 @@ def test_layers_python():
 
 
 def test_layer_of_ones_own(tmp_path):
-    """The layer and the recipe of docs/Layers.md, by modules' machinery."""
+    """The layer and the recipe of docs/Layers.md work as in the built-in modules."""
     torch = pytest.importorskip("torch")
     from tandem.torch.nn._autograd import LayerFunction
     from tandem.torch.nn._layer import compiled
@@ -135,7 +135,7 @@ def test_layer_of_ones_own(tmp_path):
 
 @pytest.mark.parametrize(("index", "name"), ((1, "flow"), (2, "fp8")))
 def test_flow_of_ones_own(tmp_path, index, name):
-    """The recipes of docs/Layers.md that store what goes between layers."""
+    """The recipes of docs/Layers.md that store tensors between layers work."""
     torch = pytest.importorskip("torch")
     import tandem.torch
     (tmp_path / f"my-{name}.mlir").write_text(blocks("docs/Layers.md", "mlir")[index])
@@ -146,7 +146,7 @@ def test_flow_of_ones_own(tmp_path, index, name):
 
 
 def test_packages_python(tmp_path, monkeypatch):
-    """The examples of docs/Packages.md, one after the other."""
+    """Runs the examples of docs/Packages.md in sequence."""
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in blocks("docs/Packages.md", "python"):
@@ -154,19 +154,19 @@ def test_packages_python(tmp_path, monkeypatch):
 
 
 def test_sharpness_python(capsys):
-    """The examples of docs/Sharpness.md, one after the other, and what they print."""
+    """The examples of docs/Sharpness.md, in sequence, print what the page shows."""
     pytest.importorskip("torch")
     pytest.importorskip("scipy")
     names = {}
     for block in blocks("docs/Sharpness.md", "python"):
         exec(block, names)
     (shown,) = blocks("docs/Sharpness.md", "text")
-    # Older versions of SciPy write underscores in their messages.
+    # Older versions of SciPy have underscores in their messages.
     assert capsys.readouterr().out.replace("_", " ") == shown
 
 
 def test_sharpness_table():
-    """Searches among 100 tokens find what docs/Sharpness.md says."""
+    """For 100 tokens, searches find what docs/Sharpness.md says."""
     pytest.importorskip("scipy")
     rows = re.findall(r"^\| (0\.\d+) \| ([\d.]+)% \| [\d.]+% \| 100% \|$",
                       (ROOT / "docs/Sharpness.md").read_text(), re.MULTILINE)
@@ -177,13 +177,13 @@ def test_sharpness_table():
 
 
 def test_conversion_python():
-    """The conversion that docs/Strategies.md shows."""
+    """The conversion shown in docs/Strategies.md works."""
     (block,) = [b for b in blocks("docs/Strategies.md", "python") if "convert_state" in b]
     exec(block, {"np": np, "tandem": tandem})
 
 
 def test_readme_table():
-    """Bytes and errors in README are those that were measured."""
+    """README has the measured bytes and errors."""
     results = Results(load("accuracy"))
     rows = re.findall(r"^\| `(.+)`.* \| ([\d.]+) \| ([\d.e-]+) \|$",
                       (ROOT / "README.md").read_text(), re.MULTILINE)
@@ -197,7 +197,7 @@ def test_readme_table():
 
 
 def test_readme_counts():
-    """README says how many strategies there are."""
+    """README has the number of strategies."""
     text = (ROOT / "README.md").read_text()
     assert f"has {len(tandem.strategies())}, and a new one" in text
     assert len(text.splitlines()) <= 150
@@ -212,7 +212,7 @@ def test_library_page():
 
 
 def test_strategies_table():
-    """The table of strategies with scales has all of them, with their bytes."""
+    """The table of strategies with scales lists all of them, with their bytes."""
     rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \|",
                       (ROOT / "docs/Strategies.md").read_text(), re.MULTILINE)
     kernels = {name: tandem.compile("adamw", name) for name in tandem.strategies()}
@@ -224,7 +224,7 @@ def test_strategies_table():
 
 
 def write_example(directory):
-    """The files of docs/Strategies.md."""
+    """Writes the files of docs/Strategies.md."""
     graph, strategy, delayed = blocks("docs/Strategies.md", "mlir")
     (directory / "delayed.mlir").write_text(delayed)
     (directory / "sgd_averaged.mlir").write_text(graph)
@@ -260,7 +260,7 @@ def test_example_signature(tmp_path):
 
 
 def test_kernel_by_hand(tmp_path, monkeypatch):
-    """docs/MCF.md's kernel, by the two calls shown there: x + y + y."""
+    """docs/MCF.md's kernel computes x + y + y with the two calls shown there."""
     (tmp_path / "sum.mlir").write_text(blocks("docs/MCF.md", "mlir")[0])
     monkeypatch.chdir(tmp_path)
     names = {"x": 0x3F80, "x_lo": 0x3A80, "y": 0x3F80, "y_lo": 0x0000}
@@ -275,8 +275,8 @@ def test_example_strategies_with_the_library(graph, tmp_path):
     write_example(tmp_path)
     tandem.compile(graph, "averaged", path=[tmp_path])
     plain = tandem.compile(graph, "master-weights")
-    # Delayed scaling takes no phase of its own, but in matrices, whose elements meet
-    # in their rows before the rows do.
+    # Delayed scaling needs no separate phase, except for matrices, whose rows are reduced in a
+    # phase before they are combined.
     own = int(plain.is_matrix)
     assert tandem.compile(graph, "delayed", path=[tmp_path]).phases == plain.phases + own
 
@@ -287,7 +287,7 @@ def test_example_strategies_with_the_library(graph, tmp_path):
 
 
 def anchors(page):
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings as GitHub generates them."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
             for title in titles}

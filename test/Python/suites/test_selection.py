@@ -1,10 +1,10 @@
-#===- test_selection.py - Which tests run ----------------------*- Python -*-===#
+#===- test_selection.py - Selection of tests ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that quick and ordinary runs leave no test function
-# and no value of a parameter out, and that what is left out is the same each time.
+# This file tests that quick and ordinary runs omit no test function and no parameter value, and
+# that the selection is deterministic.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,7 +27,8 @@ import record_durations  # noqa: E402
 
 
 def cube(function, *sizes, seconds=lambda *place: 0.0, **thinning):
-    """Items of all combinations of parameters a, b, c... with the given numbers of values."""
+    """Returns items for all combinations of parameters a, b, c... with the given numbers of
+    values."""
     return [Item(f"{function}{list(place)}", function, dict(zip("abcdef", place)),
                  seconds(*place), **thinning)
             for place in product(*map(range, sizes))]
@@ -43,7 +44,7 @@ def pairs(items):
 
 @pytest.fixture(scope="session")
 def collected(request):
-    """All tests that this run has found."""
+    """Returns all tests that this run has found."""
     return request.config.tests_collected
 
 
@@ -108,7 +109,7 @@ def test_what_is_not_marked_is_not_thinned():
 
 
 #===----------------------------------------------------------------------===#
-# The tests there are
+# The existing tests
 #===----------------------------------------------------------------------===#
 
 
@@ -129,7 +130,7 @@ def test_an_ordinary_run_has_every_value_of_every_function(collected):
     chosen = by_function(choose_ordinary(collected))
     for function, own in by_function(collected).items():
         if own[0].strength == 0:
-            # Numbers of ranks, of which an ordinary run takes the first.
+            # An ordinary run uses only the first number of ranks.
             assert len(chosen[function]) == own[0].times, function
             continue
         assert values(chosen[function]) == values(own), function
@@ -170,7 +171,7 @@ def test_one():
 
 
 def run_pytest(folder, *arguments, seed="0"):
-    """pytest with the plugin on an example, as a contributor starts it."""
+    """Runs pytest with the plugin on an example, as a contributor would."""
     (folder / "test_example.py").write_text(EXAMPLE)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "test/Python"),
                                 "PYTHONHASHSEED": seed}

@@ -1,9 +1,9 @@
-#===- test_shared.py - What workers make once ------------------*- Python -*-===#
+#===- test_shared.py - Folders that workers share -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the folders that workers share.
+# This file tests the folders that workers share.
 #
 #===----------------------------------------------------------------------===#
 

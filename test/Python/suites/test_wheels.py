@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what wheels contain and say of themselves, of the one
-# version that everything has, and of the messages where a part is missing. Whole wheels
-# are built and tried by scripts/nightly.sh.
+# This file tests the content and metadata of wheels, the common version number, and the messages if
+# a part is missing. scripts/nightly.sh builds and tries whole wheels.
 #
 #===----------------------------------------------------------------------===#
 
@@ -49,7 +48,7 @@ FILES = {"tandem/__init__.py": b"", "tandem/_tandem.cpython-311-x86_64-linux-gnu
 
 
 def whole(folder, files):
-    """A wheel as scikit-build-core makes it."""
+    """Writes a wheel as scikit-build-core makes it."""
     path = folder / "tandem_mlir-1.2.3-cp311-cp311-linux_x86_64.whl"
     info = "tandem_mlir-1.2.3.dist-info/"
     about = {"METADATA": METADATA.encode(), "licenses/LICENSE": b"l", "RECORD": b"old",
@@ -99,7 +98,7 @@ def test_metadata_and_records(tmp_path):
 
 
 def test_pip_installs_both(tmp_path):
-    """pip reads what was written, and finds the one by the other's requirement."""
+    """pip can read the wheels, and finds one by the requirement of the other."""
     made = split_wheel.split(whole(tmp_path, FILES | {split_wheel.COMPILER: b"c"}),
                              tmp_path / "out")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index",
@@ -173,7 +172,7 @@ def test_tools_tell_the_version(tool):
 #===----------------------------------------------------------------------===#
 
 def needed(library):
-    """The libraries that the dynamic loader loads with one."""
+    """Returns the libraries that the dynamic loader loads for a library."""
     shown = subprocess.run(["readelf", "-d", library], capture_output=True, text=True,
                            check=True).stdout
     return re.findall(r"\(NEEDED\).*\[(.*)\]", shown)
@@ -185,7 +184,7 @@ def test_the_extension_does_not_need_the_compiler():
     assert not [name for name in names if re.match("lib(Tandem|MLIR|LLVM)", name)]
 
 
-#: Loads a package, runs it, and then asks for the compiler.
+#: Loads a package, runs it, and then uses the compiler.
 PROGRAM = """
 import sys, tandem
 kernel = tandem.load(sys.argv[1])
@@ -212,7 +211,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture
 def other_compiler(tmp_path):
-    """Puts a library in the place of libTandem, by its source in C; returns an environment."""
+    """Replaces libTandem by a library compiled from C source; returns an environment."""
     def make(source):
         (tmp_path / "other.c").write_text(source)
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o",
@@ -223,7 +222,7 @@ def other_compiler(tmp_path):
 
 
 def run(package, use, environment):
-    """The output of a process that asks for the compiler after it has run a package."""
+    """Returns the output of a process that uses the compiler after running a package."""
     result = subprocess.run([sys.executable, "-c", PROGRAM, package, use], env=environment,
                             capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
@@ -289,7 +288,7 @@ def test_an_import_without_extension_says_why(tmp_path):
 
 
 def test_sources_by_themselves_say_what_to_do(tmp_path):
-    """The package as it lies in the checkout."""
+    """The message appears for the package in the checkout, without a build."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
     result = subprocess.run([sys.executable, "-c", "import tandem"], env=environment,
                             cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -326,7 +325,7 @@ def try_wheel(*arguments):
 
 @pytest.fixture
 def wheels(tmp_path):
-    """A folder with a file of a wheel's name."""
+    """Makes a folder with a file that is named like a wheel."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     (folder / "tandem_mlir-1.2.3-py3-none-any.whl").touch()

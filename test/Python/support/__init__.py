@@ -1,4 +1,4 @@
-#===- __init__.py - What the tests of kernels share ------------*- Python -*-===#
+#===- __init__.py - Support for tests of kernels --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -6,4 +6,4 @@
 # This file implements the package of test support modules.
 #
 #===----------------------------------------------------------------------===#
-"""Compiling and launching kernels, comparing bits, generating graphs."""
+"""Compiles and launches kernels, compares bits, and generates graphs."""

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file builds the examples in C and C++ as their users do, with CMake.
+# This file builds the C and C++ examples as their users do, with CMake.
 #
 #===----------------------------------------------------------------------===#
-"""Examples in C and C++, built with CMake."""
+"""Builds C and C++ examples with CMake."""
 
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from pathlib import Path
 
 def build_example(source: Path, build: Path, headers: Sequence[Path],
                   libraries: Sequence[Path]) -> Path:
-    """Builds an example without warnings; returns the folder that has its program."""
+    """Builds an example without warnings and returns the folder that contains its program."""
     paths = {"INCLUDE": headers, "LIBRARY": libraries}
     subprocess.run(["cmake", "-S", source, "-B", build,
                     *(f"-DCMAKE_{kind}_PATH={';'.join(map(str, found))}"

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what ranks do in the tests of fp8_all_gather: models whose weights are
-# gathered as codes, beside one process and beside models whose weights are gathered wide.
+# This file implements the ranks in the tests of fp8_all_gather: models whose weights are gathered
+# as codes, compared with one process and with uncoded gathers.
 #
 #===----------------------------------------------------------------------===#
 """Functions that `support.gloo.run_ranks` calls."""
@@ -28,7 +28,7 @@ FP8 = {"recipe": "te-current", "products": "fp8"}
 
 
 class Model(torch.nn.Module):
-    """Layers with 8-bit products, one with rows that no ranks share evenly, and one without."""
+    """Has layers with 8-bit products, one with rows that do not divide evenly, and one without."""
 
     def __init__(self, dtype=torch.bfloat16):
         super().__init__()
@@ -43,7 +43,7 @@ class Model(torch.nn.Module):
 
 
 class Gated(torch.nn.Module):
-    """A gated block, which computes again what its last layer takes."""
+    """A gated block that recomputes the input of its last layer."""
 
     def __init__(self):
         super().__init__()
@@ -64,7 +64,7 @@ def sharded(model, **options):
 
 
 def coded(model):
-    """The same, gathered as codes, and what says so."""
+    """Returns the same model gathered as codes, and the report."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         return fp8_all_gather(model), [str(w.message) for w in caught]
@@ -82,7 +82,7 @@ def bits(tensors):
 
 @torch.no_grad()
 def copied(model, whole):
-    """One process's model with the ranks' weights."""
+    """Returns a model in one process with the ranks' weights."""
     for param, value in zip(whole.parameters(), model.parameters(), strict=True):
         param.copy_(value.full_tensor() if isinstance(value, DTensor) else value)
     return whole
@@ -94,7 +94,8 @@ def copied(model, whole):
 
 
 def train(model, whole=None, steps=3, parts=2):
-    """The bits of all outputs, gradients and weights, and whether outputs were one process's."""
+    """Returns the bits of all outputs, gradients and weights, and whether outputs match one
+    process."""
     optimizer = tt.AdamW(model.parameters(), strategy="fp8-lm", lr=0.02, min_8bit_size=0)
     found, same = [], True
     for step in range(steps):
@@ -112,7 +113,7 @@ def train(model, whole=None, steps=3, parts=2):
 
 
 def training():
-    """Outputs of one process, and all bits of a model whose weights are gathered wide."""
+    """Compares outputs with one process, and all bits with uncoded gathers."""
     results = {}
     for name, make in (("layers", Model), ("gated", Gated)):
         wide, ours = sharded(make()), sharded(make())
@@ -123,7 +124,7 @@ def training():
 
 
 def hybrid():
-    """The same on replicas of shards."""
+    """Does the same with replicated shards."""
     mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2),
                             mesh_dim_names=("replicate", "shard"))
     wide, ours = sharded(Model(), mesh=mesh), sharded(Model(), mesh=mesh)
@@ -132,7 +133,7 @@ def hybrid():
 
 
 def wide_weights():
-    """Weights in f32 that FSDP2 would round before it gathers them: codes are of these."""
+    """Uses f32 weights, which are encoded before FSDP2 would round them."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     torch.manual_seed(6)
     whole = tnn.Linear(WIDTH, HIDDEN, **FP8)
@@ -145,12 +146,12 @@ def wide_weights():
 
 
 #===----------------------------------------------------------------------===#
-# What travels
+# Communication
 #===----------------------------------------------------------------------===#
 
 
 class Counted:
-    """FSDP2's all-gather, which counts the bytes that a rank gives it."""
+    """Counts the bytes that a rank passes to FSDP2's all-gather."""
 
     def __init__(self):
         self.bytes = 0
@@ -174,7 +175,8 @@ def bytes_of(model):
 
 
 def report():
-    """The report, the warning, the bytes that a pass gathers, and the numbers of all-reduces."""
+    """Returns the report, the warning, the bytes that a pass gathers, and the numbers of
+    all-reduces."""
     wide, ours = sharded(Model()), sharded(Model())
     made, told = coded(ours)
     counts, exchange = [0], _weight_gather.exchange_scales
@@ -200,7 +202,7 @@ def report():
 
 @torch.no_grad()
 def changes():
-    """Whether outputs are one process's after weights change in each way."""
+    """Returns whether outputs match one process after each kind of change to weights."""
     model, whole, found = sharded(Model()), Model(), {}
     coded(model)
 
@@ -225,7 +227,7 @@ def changes():
 
 
 def values():
-    """The shape, type and about the norm of a weight that something else reads in a pass."""
+    """Returns shape, dtype and approximate norm of a weight that other code reads during a pass."""
     model, found = sharded(Model()), []
     coded(model)
     model.up.register_forward_pre_hook(lambda module, *_: found.append(
@@ -238,7 +240,7 @@ def values():
 
 
 #===----------------------------------------------------------------------===#
-# What is refused, and what is gathered wide
+# Refusals and uncoded gathers
 #===----------------------------------------------------------------------===#
 
 
@@ -255,7 +257,7 @@ def refusals():
 
 
 def reasons():
-    """Returns why weights are gathered wide, by case, and whether the model runs so."""
+    """Returns why weights are gathered uncoded, by case, and whether the model runs."""
     tied = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), tnn.Linear(WIDTH, WIDTH, **FP8))
     tied[1].weight = tied[0].weight
     columns = torch.nn.Sequential(tnn.Linear(WIDTH, HIDDEN, **FP8))

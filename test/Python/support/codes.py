@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what tests of scaled storages share: every code, every
-# scale, a graph that stores and reads one, and values that meet their edges.
+# This file implements what tests of scaled storages share: every code and scale type, a graph that
+# stores and reads a value, and edge cases.
 #
 #===----------------------------------------------------------------------===#
-"""`CODES`, `SCALES`, which of them go together, the graph `SWAP`, and values."""
+"""Defines `CODES`, `SCALES`, their valid combinations, the graph `SWAP`, and values."""
 
 import numpy as np
 
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
                          PairCode, RootCode, SoftsignCode)
 
-# The new value is the gradient, the old one goes where f32 shows every bit.
+# The new value is the gradient; the old one is written where f32 shows every bit.
 SWAP = """
 #p = #tandem.role<param "w">
 #s = #tandem.role<state "read">
@@ -65,12 +65,12 @@ SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor"),
           ("f32", "given"), ("f16", "given"), ("f8E8M0FNU", "given")]
-#: Codes that need no group for what is not a number.
+#: Codes that can represent nonfinite values without a group.
 WITH_NAN = [name for name, code in CODES.items() if code.has_nan]
 
 
 def storages(scales=SCALES):
-    """The names of codes with the scales that they take, and their recipes."""
+    """Returns the names of codes with their supported scales and recipes."""
     made = [(scale, recipe) for scale, recipe in scales
             if recipe in ("current", "pow2") and scale != "f16"]
     return [(name, *scale) for name in CODES
@@ -78,7 +78,7 @@ def storages(scales=SCALES):
 
 
 def values(rng, size):
-    """All exponents and signs, and some of every extraordinary value."""
+    """Returns all exponents and signs, and some of each kind of special value."""
     any_bits = rng.integers(0, 1 << 32, size, dtype=np.uint64).astype(np.uint32)
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -448.0, 449.0,
                         57344.0, 61440.0, 65504.0, 65519.0, 65520.0], np.float32)
@@ -87,13 +87,13 @@ def values(rng, size):
 
 
 def groups_of_values(largest):
-    """Groups of 16 that share a magnitude, so that their codes are spread."""
+    """Returns groups of 16 with similar magnitudes, so that their codes vary."""
     rng = np.random.default_rng(3)
     count = 3000
     peak = np.exp2(rng.uniform(-140, 127.9, (count, 1)))
     share = rng.choice([1, 1, 2.0**-6, 2.0**-12], (count, 1)) ** rng.random((count, 16))
     x = peak * rng.uniform(-1, 1, (count, 16)) * share
-    # Ties: whole multiples of half a unit under a scale that is a power of two.
+    # These are ties: multiples of half a unit, under power-of-two scales.
     whole = rng.integers(-1024, 1025, (count, 16)) * np.exp2(rng.integers(-30, 9))
     whole[:, 0] = largest
     with np.errstate(over="ignore"):

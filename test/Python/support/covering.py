@@ -1,41 +1,41 @@
-#===- covering.py - A part of the tests that covers them -------*- Python -*-===#
+#===- covering.py - Covering selections of tests --------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements how a part of the test items is chosen: such that every test
-# function and every value of each parameter appears, or every pair of two values.
+# This file selects part of the test items such that every test function and every value of each
+# parameter occurs, or every pair of two values.
 #
 #===----------------------------------------------------------------------===#
-"""Covering selections of test items. The same items always give the same selection."""
+"""Selects covering sets of test items; the selection is deterministic."""
 
 import heapq
 from dataclasses import dataclass, field
 from itertools import combinations
 
-#: Seconds that an item may take in a quick run, where its function has cheaper ones.
+#: The maximum seconds of an item in a quick run, if its function has cheaper ones.
 SLOW = 0.6
-#: Seconds that the cheapest item of a function may take in a quick run.
+#: The maximum seconds of a function's cheapest item in a quick run.
 TOO_SLOW = 2.0
 
 
 @dataclass(frozen=True)
 class Item:
-    """A test item: its function, its parameters' values, and what it is known to take."""
+    """A test item: its function, the values of its parameters, and its known duration."""
 
     name: str
     function: str
     values: dict = field(default_factory=dict)
     seconds: float = 0.0
-    #: The number of values that an ordinary run combines in every way, and how often; None
-    #: for all.
+    #: The number of parameters whose values an ordinary run combines completely, and how often;
+    #: None for all items.
     strength: int | None = None
     times: int = 1
 
 
 def cover(items, parts_of):
-    """Items that have every part that any item has. Each adds as many as another could;
-    of those that add as many, the cheapest and then the first does."""
+    """Returns items that contain every part of any item. Each item adds as many parts as
+    possible; among equal ones, the cheapest and then the first is chosen."""
     missing = [set(parts_of(item)) for item in items]
     heap = [(-len(parts), items[i].seconds, i) for i, parts in enumerate(missing)]
     heapq.heapify(heap)
@@ -72,7 +72,7 @@ def by_file(items):
 
 
 def affordable(items):
-    """Returns the items of a function that may be in a quick run: no slow item beside
+    """Returns the items of a function that a quick run may contain: no slow item if there are
     others, and none that is too slow."""
     fast = [item for item in items if item.seconds <= SLOW]
     cheapest = min(items, key=lambda item: item.seconds)
@@ -88,18 +88,18 @@ def function_and_values(item):
 
 
 def choose_quick(items):
-    """In each file, every function and every value of each parameter."""
+    """Selects every function and every value of each parameter in each file."""
     return [item for own in by_file(affordable_of_all(items)).values()
             for item in cover(own, function_and_values)]
 
 
 def too_slow(items):
-    """The functions that a quick run leaves out."""
+    """Returns the functions that a quick run omits."""
     return [name for name, own in by_function(items).items() if not affordable(own)]
 
 
 def values_of_slow(items):
-    """The number of values of files' parameters that only slow items, left out, have."""
+    """Returns the number of parameter values, per file, that occur only in omitted slow items."""
     def values(some):
         return {(file, *value) for file, own in by_file(some).items()
                 for item in own for value in item.values.items()}
@@ -112,13 +112,13 @@ def values_of_slow(items):
 
 
 def combinations_in(item):
-    """Returns the combinations of values that an ordinary run takes."""
+    """Returns the combinations of values that an ordinary run must contain."""
     values = sorted(item.values.items())
     return combinations(values, min(item.strength, len(values)))
 
 
 def thinned(items):
-    """Coverings of a function's items, none of which is in two of them."""
+    """Returns disjoint coverings of a function's items."""
     rest, names = list(items), set()
     for _ in range(items[0].times):
         names |= {item.name for item in cover(rest, combinations_in)}
@@ -127,7 +127,7 @@ def thinned(items):
 
 
 def choose_ordinary(items):
-    """All items, but coverings of those of functions that are marked."""
+    """Selects all items, except that marked functions are thinned to coverings."""
     return [item for own in by_function(items).values()
             for item in (own if own[0].strength is None else thinned(own))]
 

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a library that is loaded before others (LD_PRELOAD). It
-// counts what a process does to the files under CRASH_DIRECTORY: opening them
-// for writing, each write, renaming and removing them. At number CRASH_AT the
-// process kills itself; of a write, half the bytes have been written then.
+// This file implements a library for LD_PRELOAD. It counts the operations of a
+// process on files under CRASH_DIRECTORY: opening for writing, each write,
+// renaming and removal. At operation CRASH_AT, the process kills itself; a
+// write has then written half of its bytes.
 //
 //===----------------------------------------------------------------------===//
 

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements how tests get strategies of a user's own whose gradients have
-# scales with a history.
+# This file implements user strategies for tests, in which gradients have scales with a history.
 #
 #===----------------------------------------------------------------------===#
-"""Strategies in which the scale of a gradient is made from those before it."""
+"""Writes strategies in which the scale of a gradient depends on earlier gradients."""
 
 import re
 from pathlib import Path
@@ -20,20 +19,20 @@ _GRAD = ("assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, 
 
 
 def has_float_gradients(strategy):
-    """Whether a built-in strategy stores gradients in floats, in which NaN can be found, and not
-    in integer codes."""
+    """Returns whether a built-in strategy stores gradients in floats, which can represent NaN,
+    rather than in integer codes."""
     (grad,) = re.findall("assign grad = .*", (_BUILT_IN / f"{strategy}.mlir").read_text())
     return "softsign" not in grad
 
 
 def takes_scaled_gradients(strategy):
-    """Whether a built-in strategy computes in f32, as scaled gradients are; those of components
-    compute in bf16."""
+    """Returns whether a built-in strategy computes in f32, as scaled gradients require; those
+    with components compute in bf16."""
     return "compute(<f32, f32>)" in (_BUILT_IN / f"{strategy}.mlir").read_text()
 
 
 def with_delayed_gradients(folder, strategy="fp8-lm-delayed"):
-    """Writes a strategy whose scales of gradients are made from those before; returns its name."""
+    """Writes a strategy whose gradient scales depend on earlier gradients; returns its name."""
     (path,) = [file for file in (STRATEGY_PATH / f"{strategy}.mlir",
                                  _BUILT_IN / f"{strategy}.mlir") if file.exists()]
     text, count = re.subn("assign grad = .*", _GRAD, path.read_text())

@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the evaluation of random graphs on the arithmetic and the
-# storages of the NumPy model.
+# This file evaluates random graphs with the arithmetic and the storages of the NumPy model.
 #
 #===----------------------------------------------------------------------===#
-"""`evaluate(graph, planes, hypers, ...)` gives the planes after one step, and
-`evaluate_model` those of several tensors."""
+"""`evaluate(graph, planes, hypers, ...)` returns the planes after one step, and `evaluate_model`
+those of several tensors."""
 
 from dataclasses import dataclass, replace
 
@@ -25,12 +24,12 @@ _SIGN = np.uint32(0x80000000)
 
 
 class NotCompensated(Exception):
-    """The new value of a compensated role is not made of its updates."""
+    """Raised if the new value of a compensated role is not made of its updates."""
 
 
 @dataclass
 class Link:
-    """One link of a role's chain of updates, from its result back."""
+    """A link of a role's chain of updates, which is followed backwards from the result."""
 
     before: object
     factor: object = None
@@ -45,7 +44,7 @@ class Link:
 
 
 class Chains:
-    """Finds the values that are updates of a role: the shortest way back decides."""
+    """Finds the values that are updates of a role by the shortest path to it."""
 
     def __init__(self, graph):
         self.links, self.complete = {}, set()
@@ -106,7 +105,7 @@ class Chains:
 
 
 def _scalar(node, hypers, step):
-    """A uniform node in f64."""
+    """Evaluates a uniform node in f64."""
     if node.op == "hyper":
         return np.float64(hypers[node.value])
     if node.op == "literal":
@@ -120,7 +119,7 @@ def _scalar(node, hypers, step):
 
 
 def _extreme(a, b, largest):
-    """maximum and minimum: NaN wins, and -0 is less than +0."""
+    """Computes maximum and minimum, where NaN wins and -0 is less than +0."""
     a, b = np.broadcast_arrays(np.float32(a), np.float32(b))
     first = a > b if largest else a < b
     bits = (np.bitwise_and if largest else np.bitwise_or)(a.view(np.uint32),
@@ -130,7 +129,7 @@ def _extreme(a, b, largest):
 
 
 class Evaluation:
-    """One tensor of a model, the evaluations of which are asked for their sums."""
+    """One tensor of a model, whose evaluation provides its reductions."""
 
     def __init__(self, graph, planes, hypers, step, model):
         self.graph, self.hypers, self.step = graph, hypers, step
@@ -152,7 +151,7 @@ class Evaluation:
         self.kept = self.kept_nodes()
 
     def kept_nodes(self):
-        """The links of compensated roles, which are computed whole."""
+        """Returns the links of compensated roles, which are computed as a whole."""
         kept = set()
         for role in self.graph.updated:
             if role.name not in self.compensated:
@@ -169,7 +168,7 @@ class Evaluation:
         return _scalar(node, self.hypers, self.step)
 
     def read(self, node):
-        """A node as an operand: f32 of what is shared, else the leading component."""
+        """Returns a node as an operand: in f32 if it is shared, else its leading component."""
         if node.is_uniform:
             return np.float32(self.scalar(node))
         if node in self.wholes and node.is_leaf:
@@ -187,7 +186,7 @@ class Evaluation:
         return self.spread(self.k.round(np.float32(self.read(node))))
 
     def sum(self, node):
-        """Over this tensor, in f32."""
+        """Sums over this tensor in f32."""
         if node not in self.sums:
             self.sums[node] = tree_sum(self.spread(self.read(node.args[0])))
         return self.sums[node]
@@ -243,7 +242,7 @@ class Evaluation:
 
 
 def evaluate_model(graph, tensors, hypers, draws):
-    """The new planes of every role that the graph updates, tensor by tensor."""
+    """Returns the new planes of every role that the graph updates, for each tensor."""
     model, results = [], [{} for _ in tensors]
     with np.errstate(all="ignore"):
         for planes, draw in zip(tensors, draws):

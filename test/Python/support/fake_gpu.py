@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the runtime's device on a machine without a GPU: the
-# library that stands in for CUDA's driver, whose kernels the PTX evaluator runs.
-# Where the environment variable TANDEM_TEST_GPU is `real`, there is a GPU.
+# This file implements the runtime's device without a GPU: a library that replaces CUDA's driver,
+# with kernels executed by the PTX evaluator. If the environment variable TANDEM_TEST_GPU is `real`,
+# a real GPU is used.
 #
 #===----------------------------------------------------------------------===#
-"""`open_gpu()` is a device; `arrays(...)` puts NumPy arrays into its memory."""
+"""`open_gpu()` opens a device; `arrays(...)` puts NumPy arrays into its memory."""
 
 import ctypes
 import os
@@ -19,12 +19,12 @@ import numpy as np
 import tandem
 from tandem import _tandem
 
-#: Whether tests run on a GPU instead.
+#: Whether tests run on a real GPU.
 IS_REAL = os.environ.get("TANDEM_TEST_GPU") == "real"
 
 
 def _find_library():
-    """In a build, or beside the package where scripts/stage-gpu-check.sh has put it."""
+    """Finds it in a build, or next to the package of scripts/stage-gpu-check.sh."""
     root = Path(_tandem.__file__).resolve().parents[2]
     built = root / "runtime" / "cts" / "libtandem_fake_cuda.so"
     return built if built.exists() else root / "lib" / built.name
@@ -38,7 +38,7 @@ _EXECUTOR = ctypes.CFUNCTYPE(
 
 
 class RealGPU:
-    """The first device of the driver that there is, as far as tests need no more."""
+    """The real driver's first device, with only what tests need."""
 
     is_real = True
 
@@ -47,21 +47,21 @@ class RealGPU:
         self.device, self.launched = tandem.Device(), []
 
     def check(self):
-        """Raises what kernels have complained about."""
+        """Raises errors that kernels have reported."""
         self.device.synchronize()
 
     def arrays(self, planes):
-        """Copies of arrays in the device's memory."""
+        """Copies arrays to device memory."""
         return {name: GPUArray(self.device, plane) for name, plane in planes.items()}
 
 
 def open_gpu():
-    """The device that tests run on."""
+    """Opens the device that tests run on."""
     return RealGPU() if IS_REAL else FakeGPU()
 
 
 class FakeGPU:
-    """The first of `count` devices, and what went wrong with them."""
+    """The first of `count` devices, and the errors of all of them."""
 
     is_real = False
 
@@ -86,19 +86,19 @@ class FakeGPU:
             _tandem.evaluate_ptx(ptx.decode(), name, list(words[:num_words]), blocks,
                                  threads, regions)
             return 0
-        except Exception as error:  # a C function calls
+        except Exception as error:  # must not propagate into the calling C function
             self.error = error
             return 1
 
     def check(self):
-        """Raises what kernels and the driver have complained about."""
+        """Raises errors that kernels or the driver have reported."""
         if self.error:
             raise self.error
         violations = self.library.fake_cuda_violations()
         assert violations == b"", violations.decode()
 
     def arrays(self, planes):
-        """Copies of arrays in the device's memory."""
+        """Copies arrays to device memory."""
         return {name: GPUArray(self.device, plane) for name, plane in planes.items()}
 
 
@@ -114,7 +114,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """DLManagedTensor, which does not say whether it may be written."""
+    """DLManagedTensor, which does not record whether it is writable."""
 
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p),
                 ("deleter", ctypes.c_void_p)]
@@ -129,8 +129,8 @@ class _Versioned(ctypes.Structure):
 
 
 class DLPackArray:
-    """An array on a GPU as a framework hands it out: DLPack of some type, and nothing
-    else. The memory begins a few bytes before the array."""
+    """An array on a GPU as a framework exports it: DLPack of some type, and nothing else. The
+    memory begins a few bytes before the array."""
 
     def __init__(self, array, code, device=0, read_only=False):
         self._array, like = array, array._like
@@ -154,7 +154,7 @@ class DLPackArray:
 
 
 class GPUArray:
-    """An array in the device's memory, at `address`."""
+    """An array in device memory at `address`."""
 
     def __init__(self, device, array):
         self._native, self._like = device._native, np.ascontiguousarray(array)

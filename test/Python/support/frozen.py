@@ -1,14 +1,13 @@
-#===- frozen.py - Packages that are kept as they were ----------*- Python -*-===#
+#===- frozen.py - Packages of earlier versions ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements how packages are made that later versions must still read, and
-# how their kernels run on fixed inputs. As a program it writes the packages of this
-# version: frozen.py FOLDER.
+# This file makes packages that later versions must still read, and runs their kernels on fixed
+# inputs. As a program, it writes the packages of this version: frozen.py FOLDER.
 #
 #===----------------------------------------------------------------------===#
-"""Packages of a version, and hashes of what their kernels compute."""
+"""Makes packages of a version, and hashes of what their kernels compute."""
 
 import json
 import sys
@@ -38,7 +37,7 @@ PACKAGES = {
 
 
 def run(kernel) -> str:
-    """The hash of what a kernel computes; of a backward pass on made-up saved tensors."""
+    """Hashes a kernel's results; backward passes get artificial saved tensors."""
     if "GRAD" in {plane.kind.name for plane in kernel.planes}:
         return train(kernel, shapes_of(kernel))
     digest = Digest()
@@ -50,7 +49,7 @@ def run(kernel) -> str:
 
 
 def results(path: Path) -> dict:
-    """The results of the images of a package's kernels: hashes by kernel and target."""
+    """Returns hashes of the results of a package's kernels, by kernel and target."""
     targets, kernels = PACKAGES[path.name]
     chips = [target for target in targets if target.startswith("sm_")]
     return {name: {isa: run(tandem.load(path, name, isa=isa))
@@ -60,7 +59,7 @@ def results(path: Path) -> dict:
 
 
 def format_of(path: Path) -> int:
-    """The version that a package's header names."""
+    """Returns the version in a package's header."""
     return int.from_bytes(path.read_bytes()[8:12], "little")
 
 

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what test_torch_fsdp2.py runs on several gloo ranks: training under
-# fully_shard beside one process that has the same reduced gradients.
+# This file implements the ranks of test_torch_fsdp2.py: training under fully_shard, compared with
+# one process that gets the same reduced gradients.
 #
 #===----------------------------------------------------------------------===#
-"""Functions for `support.gloo.run_ranks`."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import copy
 import json
@@ -42,7 +42,7 @@ from support.gloo import error_text
 from support.kernels import write_strategies
 from tandem.torch import _exchange
 
-#: Rows that no number of ranks divides, and vectors whose pieces cut groups of scales.
+#: Sizes that no number of ranks divides, and vectors whose shards cut groups of scales.
 SIZES = (24, 133, 256)
 
 
@@ -64,7 +64,7 @@ def optimizer_of(params, strategy, optimizer="AdamW", **options):
 
 
 def gather(tensor):
-    """All of a tensor's bits, on every rank; gloo knows few types."""
+    """Returns all bits of a tensor on every rank; gloo supports few dtypes."""
     if not isinstance(tensor, DTensor):
         return tensor.detach().reshape(-1).view(torch.uint8)
     local = tensor.to_local().detach().contiguous()
@@ -79,7 +79,7 @@ def gather(tensor):
 
 
 def differences(model, optimizer, whole, reference):
-    """The weights and planes of states that differ from those of one process."""
+    """Returns the weights and state planes that differ from those of one process."""
     found = []
     for (name, param), want in zip(model.named_parameters(), whole.parameters()):
         if not torch.equal(gather(param), gather(want)):
@@ -93,14 +93,14 @@ def differences(model, optimizer, whole, reference):
 
 
 def backward(model, step, part=0):
-    """The loss of this rank's part of a batch."""
+    """Computes the loss of this rank's part of a batch and its gradients."""
     generator = torch.Generator().manual_seed(100 * step + 10 * part + dist.get_rank())
     x = torch.randn(4, SIZES[0], generator=generator)
     model(x.to(next(model.parameters()).dtype)).float().square().mean().backward()
 
 
 def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, **options):
-    """Trains under the ranks and in one process, which takes the reduced gradients."""
+    """Trains on the ranks and in one process, which gets the reduced gradients."""
     whole = Model(dtype)
     optimizer = optimizer_of(model.parameters(), strategy, **options)
     reference = optimizer_of(whole.parameters(), strategy, **options)
@@ -121,7 +121,7 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
 
 
 def outcome(make, strategy, **options):
-    """Parts with bits that one process does not have, or the error."""
+    """Returns the parts whose bits differ from one process, or the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -142,7 +142,7 @@ def sharded(dtype=torch.bfloat16, **options):
     return fully_shard(model, **options)
 
 
-#: Each storage and each sum: (strategy, options).
+#: Each storage and each reduction: (strategy, options).
 CASES = {
     "collage-plus": ("collage-plus", {}),
     "accumulated": ("collage-plus", {"parts": 2}),
@@ -171,7 +171,7 @@ def fsdp2():
 
 
 def wide():
-    """Parameters in f32, and gradients that are reduced in f32."""
+    """Trains f32 parameters with gradients that are reduced in f32."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     return outcome(lambda: sharded(torch.float32, mp_policy=policy), "fp32", dtype=torch.float32)
 
@@ -209,8 +209,9 @@ def tensor_parallel():
 
 
 def meshes_disagree():
-    """The last rank has another rate, then a NaN in its part of a matrix that both dimensions of a
-    mesh divide: the error, whether the second step was skipped, and whether weights stayed."""
+    """Gives the last rank a different learning rate, and then a NaN in its part of a matrix that
+    both mesh dimensions divide. Returns the error, whether the second step was skipped, and
+    whether weights are unchanged."""
     model = tensor_parallel_model()
     optimizer = optimizer_of(model.parameters(), "collage-plus", max_norm=1.0, skip_nonfinite=True)
     backward(model, 0)
@@ -227,8 +228,8 @@ def meshes_disagree():
 
 
 def groups_made():
-    """The process groups that a step makes of a parameter that both dimensions of a mesh divide:
-    none where ranks have nothing to tell each other, as some may take no such step."""
+    """Returns the number of process groups that a step creates for a parameter that both mesh
+    dimensions divide: none if ranks exchange nothing, since some may not take that step."""
     mesh, found = init_device_mesh("cpu", (2, dist.get_world_size() // 2)), []
     made, dist.new_group = dist.new_group, lambda *args, **options: (
         found.append(1), made(*args, **options))[1]
@@ -246,7 +247,7 @@ def groups_made():
 
 
 def outside():
-    """A parameter whose mesh only the first rank is in."""
+    """Trains a parameter whose mesh contains only the first rank."""
     value = torch.ones(4, 3).bfloat16()
     param = torch.nn.Parameter(distribute_tensor(value, DeviceMesh("cpu", [0]), [Shard(0)]))
     return error_text(lambda: optimizer_of([param], "collage-plus", max_norm=1.0))
@@ -265,7 +266,7 @@ def _folder(name):
 
 
 def _hash(optimizer, model):
-    """A number of all bits of the states."""
+    """Returns a number computed from all bits of the states."""
     total = 0
     for param in model.parameters():
         for name, value in sorted(optimizer.state[param].items()):
@@ -276,7 +277,7 @@ def _hash(optimizer, model):
 
 
 def save():
-    """Trains, and saves states by torch.distributed.checkpoint."""
+    """Trains, and saves states with torch.distributed.checkpoint."""
     found = {}
     for name, (strategy, options) in KEPT.items():
         model = sharded()
@@ -291,14 +292,14 @@ def save():
 
 
 def load(make=sharded):
-    """Loads them into a new optimizer on other ranks."""
+    """Loads the states into a new optimizer on different ranks."""
     found = {}
     for name, (strategy, options) in KEPT.items():
         model = make()
         optimizer = optimizer_of(model.parameters(), strategy, **options)
         before = [gather(param) for param in model.parameters()]
         state = {"optim": get_optimizer_state_dict(model, optimizer)}
-        # Its empty step leaves no trace on the weights.
+        # Its empty step does not change weights.
         assert all(torch.equal(gather(p), b) for p, b in zip(model.parameters(), before))
         dcp.load(state, checkpoint_id=_folder(name))
         set_optimizer_state_dict(model, optimizer, state["optim"])
@@ -309,13 +310,13 @@ def load(make=sharded):
 
 
 def load_plain():
-    """Loads them into plain parameters of one process."""
+    """Loads the states into plain parameters of one process."""
     return load(Model)
 
 
 def empty_step():
-    """The states that get_optimizer_state_dict begins, and what it leaves: training goes on as
-    without it, in other bits where a name is in the result."""
+    """Returns the states that get_optimizer_state_dict creates. Training continues with the same
+    bits, except for the names in the result."""
     found = []
     for strategy in ("collage-plus", "coat", "fp8-collage-plus", "fp8-lm", "bf16-stochastic"):
         runs = []
@@ -336,7 +337,7 @@ def empty_step():
 
 
 def refusals():
-    """The errors of states that do not fit, and of writing into those of an empty step."""
+    """Returns the errors for states that do not fit, and for writing to those of an empty step."""
     model, optimizer = _trained(1)
     state, params = get_optimizer_state_dict(model, optimizer), list(model.parameters())
     plain = Model()
@@ -362,7 +363,8 @@ def refusals():
 
 
 def convert_while_loading():
-    """A checkpoint's state dict under another strategy, beside a change of the optimizer."""
+    """Loads a checkpoint's state dict under another strategy, and changes the optimizer's
+    strategy."""
     model, optimizer = _trained(2)
     state, values = tt.convert_state(
         get_optimizer_state_dict(model, optimizer), model.parameters(), "adam8bit")
@@ -377,14 +379,14 @@ def convert_while_loading():
 
 
 def offload():
-    """Shards that FSDP2 keeps in the memory of the CPU, as it has them here in any case."""
+    """Trains with shards that FSDP2 offloads to the CPU, which has them here anyway."""
     policy = CPUOffloadPolicy(pin_memory=False)
     return {name: outcome(lambda: sharded(offload_policy=policy), CASES[name][0], **CASES[name][1])
             for name in ("coat", "max_norm", "weights in codes")}
 
 
 def convert():
-    """Strategies that change between steps, beside one process."""
+    """Changes strategies between steps, compared with one process."""
     found = {}
     for before, after in (("coat", "collage-plus"), ("collage-plus", "adam8bit"),
                           ("fp8-lm", "coat")):
@@ -404,8 +406,8 @@ def convert():
 
 
 def gradient_scales():
-    """Gradients with an element that is stored in other bits under the scale of a rank's rows than
-    under that of the tensor. The seeds are those of 60 that show it on two ranks."""
+    """Finds gradients with an element that is encoded differently under the scale of a rank's
+    rows and that of the tensor. The seeds are those of 60 that show it on two ranks."""
     found, mesh = [], init_device_mesh("cpu", (dist.get_world_size(),))
     for seed in (39, 51, 58):
         generator = torch.Generator().manual_seed(seed)
@@ -424,8 +426,8 @@ def gradient_scales():
 
 
 def joined_rows():
-    """Strategies that change, of a parameter whose rows are shorter than a group, so that
-    several share scales."""
+    """Changes strategies of a parameter whose rows are shorter than a group, so that several
+    share scales."""
     whole = torch.randn((64, 9), generator=torch.Generator().manual_seed(3)).bfloat16()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     param, want = (torch.nn.Parameter(value) for value in (
@@ -445,7 +447,7 @@ def joined_rows():
 
 
 def full():
-    """A full state dict loads into an optimizer of one process, and back."""
+    """Loads a full state dict into an optimizer of one process, and back."""
     model, whole = sharded(), Model()
     optimizer = optimizer_of(model.parameters(), "collage-plus")
     backward(model, 0)
@@ -461,7 +463,8 @@ def full():
 
 
 def flat():
-    """A flat state dict loads, on several optimizers' parameters; one of another graph is refused."""
+    """Loads a flat state dict over several optimizers' parameters; one of another graph is
+    refused."""
     options = StateDictOptions(flatten_optimizer_state_dict=True)
     model, optimizer = _trained(2)
     state = get_optimizer_state_dict(model, optimizer, options=options)
@@ -474,7 +477,7 @@ def flat():
 
 
 def copies():
-    """A copy of an optimizer takes the steps that the optimizer takes, on weights of its own."""
+    """Takes the same steps with a copy of an optimizer on separate weights."""
     found = []
     for strategy in ("collage-plus", "fp8-lm", "adam8bit"):
         model = sharded()
@@ -490,7 +493,7 @@ def copies():
             same = isinstance(own, torch.nn.Parameter) and torch.equal(gather(own), gather(param))
             found += [] if same and own is not param else [f"{strategy}: another weight"]
         before = [gather(param).clone() for param in model.parameters()]
-        if params[0].grad is None:  # released with codes
+        if params[0].grad is None:  # coded gradients are released
             for own, param in zip(params, model.parameters()):
                 own.grad, param.grad = param.detach().clone(), param.detach().clone()
         copied.step()
@@ -517,8 +520,8 @@ def _trained(steps, first=0, model=None, optimizer=None):
 
 
 def crash():
-    """Saves after two steps; then rank 1 dies in the middle of the third. The last thing that
-    the ranks do, which write their results themselves."""
+    """Saves after two steps; then rank 1 dies in the third. This must be the last function of
+    the ranks, which write their results themselves."""
     folder, results = Path(sys.argv[-1]), {}
     model, optimizer = _trained(4)
     results["uninterrupted"] = _hash(optimizer, model)
@@ -542,7 +545,7 @@ def crash():
 
 
 def resume():
-    """Goes on from the checkpoint."""
+    """Resumes from the checkpoint."""
     model, optimizer = _trained(0)
     state = {"optim": get_optimizer_state_dict(model, optimizer),
              "model": get_model_state_dict(model)}
@@ -560,7 +563,7 @@ STRATEGIES = ("collage-plus", "coat", "bf16-stochastic", "fp8-lm", "flash", "ada
 
 
 def _random_meshes(rng):
-    """A mesh of all ranks, or that and others: its dimensions, each by itself, and one of another
+    """Returns a mesh of all ranks, or this one, its separate dimensions and one of another
     shape."""
     size = dist.get_world_size()
     shapes = [(size,)] + [(n, size // n) for n in range(2, size) if size % n == 0]
@@ -573,8 +576,8 @@ def _random_meshes(rng):
 
 
 def _random_run(seed):
-    """A step or two of random parameters, spread at random: what differs from one process, or
-    why it is refused."""
+    """Takes one or two steps of random parameters with random placements; returns the
+    differences from one process, or the reason for a refusal."""
     rng = random.Random(seed)
     meshes = _random_meshes(rng)
     strategy = rng.choice(STRATEGIES)
@@ -620,11 +623,11 @@ def random_runs():
 
 
 #===----------------------------------------------------------------------===#
-# Shapes, and what shares scales
+# Shapes and granularities of scales
 #===----------------------------------------------------------------------===#
 
 E4M3 = FloatCode("f8E4M3FN")
-#: Scales of rows and blocks, and of groups of two lengths in one strategy.
+#: Scales of rows and blocks, and of groups with two lengths in one strategy.
 SCALED = {
     "rows": Strategy(Plain("bf16"), Master("bf16"), Scaled(E4M3, ROW, "f32"),
                      Scaled(RootCode(), ROW, "bf16")),
@@ -639,8 +642,8 @@ SHAPES = [(17,), (1,), (512,), (40, 33), (64, 48), (64, 9), (6, 5, 3, 3), (1, 7)
 
 
 def _planes_that_differ(state, reference):
-    """The names of planes with bits that one process does not have, another shape of the whole, or
-    pieces that torch would cut elsewhere."""
+    """Returns the names of planes whose bits or global shape differ from one process, or whose
+    shards torch would cut differently."""
     found = []
     for name, want in reference.items():
         own = state[name]
@@ -656,7 +659,7 @@ def _planes_that_differ(state, reference):
 
 
 def _shape_run(shape, path, first, then):
-    """Four steps of one parameter, whose strategy changes in between: what differs."""
+    """Takes four steps of one parameter, changing its strategy; returns the differences."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     generator = torch.Generator().manual_seed(7)
     value = torch.randn(shape, generator=generator).bfloat16()
@@ -676,7 +679,7 @@ def _shape_run(shape, path, first, then):
 
 
 def granularities():
-    """The planes that differ after steps under each storage, and another after it."""
+    """Returns the planes that differ after steps under each storage, followed by another one."""
     names = [*SCALED, "coat", "adam8bit", "flash"]
     with tempfile.TemporaryDirectory() as folder:
         write_strategies(Path(folder), SCALED)
@@ -692,7 +695,7 @@ def granularities():
 
 
 def disagree():
-    """Other hyperparameters, or no gradient, on one rank, where all reduce together."""
+    """Gives one rank different hyperparameters or no gradient, where all ranks reduce together."""
     found = []
     for case in ("lr", "gradient"):
         model = sharded()
@@ -711,9 +714,9 @@ def disagree():
 
 
 def no_gradient():
-    """One rank without a gradient: an error on all where a step gathers the parameter, or where
-    ranks encode it under one scale; where each rank updates its rows by itself, that rank's
-    stay."""
+    """Gives one rank no gradient. All ranks get an error if a step gathers the parameter or if
+    they encode it under one scale; if each rank updates its rows separately, only that rank's
+    rows stay."""
     found = {}
     for name, strategy in (("gathered", "fp8-collage-plus"), ("encoded", "fp8-lm"),
                            ("by itself", "collage-plus")):
@@ -730,8 +733,8 @@ def no_gradient():
 
 
 def nan_on_one_rank():
-    """One element that is NaN, in one rank's shard: whether all skip the step, and whether it
-    leaves weights and states as they are, also where scales of gradients remember those before."""
+    """Sets one element in one rank's shard to NaN. Returns whether all ranks skip the step, and
+    whether it leaves weights and states unchanged, also with delayed scales of gradients."""
     found = {"plain": _skipped_step("collage-plus")}
     for strategy in ("bf16-dither", "fp8-lm-delayed"):
         with tempfile.TemporaryDirectory() as folder:
@@ -741,7 +744,7 @@ def nan_on_one_rank():
 
 
 def _skipped_step(strategy, **options):
-    """Whether a step was skipped, and whether weights and states stayed."""
+    """Returns whether a step was skipped, and whether weights and states are unchanged."""
     model = sharded()
     optimizer = optimizer_of(model.parameters(), strategy, skip_nonfinite=True, **options)
     backward(model, 0)
@@ -760,7 +763,7 @@ def _skipped_step(strategy, **options):
 
 
 def other_placements():
-    """A gradient that is spread otherwise than its parameter."""
+    """Uses a gradient whose placement differs from its parameter's."""
     model = sharded()
     optimizer = optimizer_of(model.parameters(), "collage-plus")
     backward(model, 0)
@@ -775,7 +778,7 @@ def other_placements():
 
 
 def all_reduce():
-    """The sum of gradients of an optimizer of DTensors."""
+    """Sums the gradients of an optimizer of DTensors."""
     model = sharded()
     try:
         tt.GradientAllReduce(optimizer_of(model.parameters(), "fp8-lm"))
@@ -785,7 +788,7 @@ def all_reduce():
 
 
 def columns():
-    """A large matrix whose columns are spread, under scales of rows' groups."""
+    """Shards the columns of a large matrix with scales of groups within rows."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     whole = torch.zeros(1024, 512, dtype=torch.bfloat16)
     param = torch.nn.Parameter(torch.distributed.tensor.distribute_tensor(whole, mesh, [Shard(1)]))

@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements running functions of a module on several gloo ranks. Run as a
-# program it is one of the ranks.
+# This file runs functions of a module on several gloo ranks. Run as a program, it is one of the
+# ranks.
 #
 #===----------------------------------------------------------------------===#
-"""`run_ranks`: what functions of a support module return on each rank; `start_ranks`, programs."""
+"""`run_ranks` returns what functions of a module return on each rank; `start_ranks` runs
+programs."""
 
 import datetime
 import importlib
@@ -19,14 +20,14 @@ import traceback
 from pathlib import Path
 
 
-#: The directory of the support modules; examples have modules of the same names as the tests.
+#: The folder of the support modules; examples have modules with the same names as the tests.
 TESTS = str(Path(__file__).resolve().parents[1])
 
 
 def start_ranks(script, ranks, *arguments, timeout=240):
-    """Runs a program on a number of ranks, each given its rank and the arguments, and waits."""
-    # Threads of PyTorch's that still hold objects of Python's may end a process whose
-    # interpreter is ending; what ranks have found is written by then.
+    """Runs a program on a number of ranks with its rank and the arguments, and waits for it."""
+    # PyTorch's threads that still hold Python objects may crash a process during interpreter
+    # shutdown; the results of ranks are written by then.
     start = (f"import os, runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; "
              "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); "
              "sys.stdout.flush(); sys.stderr.flush(); os._exit(0)")
@@ -43,15 +44,15 @@ def start_ranks(script, ranks, *arguments, timeout=240):
 
 
 def run_ranks(module, names, ranks, folder, timeout=240):
-    """Calls functions, of no argument, of a module in this folder, one after the other on the
-    ranks. For each name a list of what the ranks returned, which JSON can hold."""
+    """Calls functions of a module in this folder, without arguments, in sequence on the ranks.
+    For each name, returns a list of the ranks' results, which must be valid JSON."""
     start_ranks(__file__, ranks, ranks, module, ",".join(names), folder, timeout=timeout)
     results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [result[name] for result in results] for name in names}
 
 
 def error_text(work):
-    """The error of a call, as text."""
+    """Returns the error of a call as text."""
     try:
         work()
     except Exception as error:
@@ -60,7 +61,7 @@ def error_text(work):
 
 
 def _outcome(function):
-    """The result of a function. Where it fails the rank ends, so that others do not wait for it."""
+    """Returns the result of a function. If it fails, the rank exits, so that others do not wait."""
     try:
         return function()
     except BaseException:

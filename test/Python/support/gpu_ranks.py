@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what test_torch_gpu_ranks.py runs on several gloo ranks. Each rank treats
-# tensors of the CPU as those of a GPU, for which the PTX evaluator stands in.
+# This file implements the ranks of test_torch_gpu_ranks.py. Each rank treats CPU tensors as those
+# of a GPU, which the PTX evaluator replaces.
 #
 #===----------------------------------------------------------------------===#
-"""Functions for `support.gloo.run_ranks`."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ from support.gloo import error_text
 from support.torch_on_gpu import TorchGPU
 
 SHAPES = [(9, 6), (17,), (4, 12)]
-#: Steps that sum over ranks: (optimizer, strategy, options).
+#: Steps that reduce over ranks: (optimizer, strategy, options).
 CASES = {
     "max_norm": ("AdamW", "collage-plus", {"max_norm": 0.5}),
     "metrics": ("AdamW", "collage-plus", {"metrics": True}),
@@ -36,7 +36,7 @@ def values(seed):
 
 
 def spread():
-    """Parameters over all ranks, but the last over those of a row of a mesh."""
+    """Returns parameters sharded over all ranks, and a last one over the ranks of a mesh row."""
     size = dist.get_world_size()
     mesh = init_device_mesh("cpu", (size,))
     grid = init_device_mesh("cpu", (1, size), mesh_dim_names=("a", "b"))
@@ -60,7 +60,7 @@ def train(params, name, steps=2, **more):
 
 
 def differences(name, gpu):
-    """The weights and planes that differ from the same steps of one process on the CPU."""
+    """Returns the weights and planes that differ from one process on the CPU."""
     wholes = [torch.nn.Parameter(value) for value in values(0)]
     reference = train(wholes, name, capturable=False)
     sums = reference.metrics() if name == "metrics" else None
@@ -84,7 +84,7 @@ def on_gpus():
 
 
 def captured():
-    """The error of a step in a graph, and whether weights are as before."""
+    """Returns the error of a captured step, and whether weights are unchanged."""
     params, gpu = spread(), TorchGPU()
     with gpu.holds_torch():
         optimizer = train(params, "capturable")
@@ -95,7 +95,7 @@ def captured():
 
 
 def not_finite():
-    """A NaN on one rank: whether all skip the step, and whether they take the next one."""
+    """Uses a NaN on one rank; returns whether all ranks skip the step and take the next one."""
     params = spread()
     with TorchGPU().holds_torch():
         optimizer = train(params, "capturable", skip_nonfinite=True)

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the spelling of random graphs and their strategies as MLIR:
-# scalars in f64, tensors partly in linalg.generic and partly in arith.
+# This file writes random graphs and their strategies as MLIR: scalars in f64, tensors partly in
+# linalg.generic and partly in arith.
 #
 #===----------------------------------------------------------------------===#
-"""`write_graph(graph, seed)` and `write_strategy(graph)` give MLIR text."""
+"""`write_graph(graph, seed)` and `write_strategy(graph)` return MLIR text."""
 
 import random
 
@@ -45,7 +45,7 @@ class _Writer:
     # Scalars.
 
     def scalar(self, node):
-        """The f64 value of a uniform node."""
+        """Returns the f64 value of a uniform node."""
         if node not in self.wide:
             self.wide[node] = self.define_scalar(node)
         return self.wide[node]
@@ -65,7 +65,7 @@ class _Writer:
         return name
 
     def real(self, node):
-        """The f32 value of a node that all elements share."""
+        """Returns the f32 value of a node that all elements share."""
         if node not in self.narrow:
             wide, name = self.scalar(node), self.fresh()
             self.line(f"{name} = arith.truncf {wide} : f64 to f32")
@@ -73,7 +73,7 @@ class _Writer:
         return self.narrow[node]
 
     def tensor(self, node):
-        """A node as a tensor."""
+        """Returns a node as a tensor."""
         if not node.is_shared:
             return self.tensors[node]
         if node not in self.splats:
@@ -85,7 +85,7 @@ class _Writer:
     # Segments.
 
     def operation(self, node, operands, type, indent=""):
-        """Writes one operation; its result."""
+        """Writes one operation and returns its result."""
         name = self.fresh()
         if node.op != "select":
             self.line(f"{indent}{name} = {_MNEMONIC[node.op]} {', '.join(operands)} "
@@ -99,7 +99,7 @@ class _Writer:
         return name
 
     def write_shared(self, node):
-        """A sum, the number of elements, or arithmetic on them."""
+        """Writes a reduction, the number of elements, or arithmetic on these."""
         name = self.fresh()
         if node.op == "sum":
             summand = self.tensor(node.args[0])
@@ -128,7 +128,7 @@ class _Writer:
         return inputs
 
     def outputs_of(self, segment, index):
-        """The values that later segments or the results read; at least one."""
+        """Returns the values that later segments or the results read; at least one."""
         used = {a for node in self.graph.nodes if self.home[node] != index
                 for a in node.args} | {role.result for role in self.graph.updated}
         return [node for node in segment if node in used] or [segment[-1]]
@@ -176,7 +176,7 @@ class _Writer:
                   f"{group('outs', outs)} {{")
 
     def segments(self):
-        """Runs of operations on tensors; a shared value has a segment of its own."""
+        """Returns runs of tensor operations; each shared value has a separate segment."""
         result, room = [], 0
         for node in self.graph.nodes:
             if room == 0 or node.is_shared or result[-1][0].is_shared:
@@ -229,5 +229,5 @@ class _Writer:
 
 
 def write_graph(graph, seed):
-    """The graph as MLIR; how it is spelled depends on the seed too."""
+    """Returns the graph as MLIR; its spelling also depends on the seed."""
     return _Writer(graph, seed).write()

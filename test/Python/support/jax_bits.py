@@ -6,7 +6,7 @@
 # This file implements what the tests of tandem.jax share.
 #
 #===----------------------------------------------------------------------===#
-"""Pytrees of random arrays, and their bits."""
+"""Makes pytrees of random arrays, and compares their bits."""
 
 import os
 import subprocess
@@ -22,32 +22,32 @@ from tandem.jax._launch import DTYPES
 
 
 def dtype_of(optimizer):
-    """The type of the leaves that an optimizer's strategy is for."""
+    """Returns the dtype of leaves for an optimizer's strategy."""
     return DTYPES[optimizer._rules._own(optimizer._strategy, False).types[0]]
 
 
 def arrays(shapes, dtype, seed=0, scale=1.0):
-    """A list of random arrays."""
+    """Returns a list of random arrays."""
     draw = np.random.default_rng(seed)
     return [jnp.asarray(scale * draw.standard_normal(shape), jnp.float32).astype(dtype)
             for shape in shapes]
 
 
 def gradients(params, seed):
-    """Random gradients that depend only on the seed."""
+    """Returns random gradients that depend only on the seed."""
     draw = np.random.default_rng(seed)
     return jax.tree.map(lambda x: jnp.asarray(
         1e-2 * draw.standard_normal(x.shape), jnp.float32).astype(x.dtype), params)
 
 
 def bits(array):
-    """The bits of an array's elements."""
+    """Returns the bits of an array's elements."""
     array = np.asarray(array)
     return array.reshape(-1).view(f"u{array.itemsize}").copy()
 
 
 def assert_same_bits(got, want):
-    """Two pytrees agree in structure, types, shapes and every bit."""
+    """Asserts that two pytrees agree in structure, dtypes, shapes and every bit."""
     assert jax.tree.structure(got) == jax.tree.structure(want)
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(want)):
         assert (x.dtype, x.shape) == (y.dtype, y.shape), path
@@ -55,7 +55,7 @@ def assert_same_bits(got, want):
 
 
 def run_on_two_devices(program, *arguments):
-    """The output of a program in a process where JAX has two devices."""
+    """Returns the output of a program in a process where JAX has two devices."""
     path = os.pathsep.join(map(str, [Path(__file__).parents[1], *sys.path]))
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300,
@@ -66,7 +66,7 @@ def run_on_two_devices(program, *arguments):
 
 
 def to_torch(array):
-    """A tensor with the bits of an array."""
+    """Returns a tensor with the bits of an array."""
     import torch
     array = np.array(array)
     types = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32,
@@ -77,7 +77,7 @@ def to_torch(array):
 
 
 def to_jax(tensor):
-    """An array with the bits of a tensor."""
+    """Returns an array with the bits of a tensor."""
     import torch
     integer = {1: torch.int8, 2: torch.int16, 4: torch.int32}[tensor.element_size()]
     flat = tensor.detach().contiguous().reshape(-1).view(integer).numpy()
@@ -86,7 +86,7 @@ def to_jax(tensor):
 
 
 def state_of_torch(optimizer, states, params):
-    """The states of a PyTorch optimizer's parameters, in order, as one of tandem.jax."""
+    """Converts the states of a PyTorch optimizer's parameters, in order, to tandem.jax."""
     planes = [{name: to_jax(theirs[name]) for name in kept}
               for theirs, kept in zip(states, optimizer.init(params).planes)]
     counts = [theirs["step"] for theirs in states if "step" in theirs]

@@ -1,13 +1,13 @@
-#===- jax_gpu_cases.py - What JAX runs on a GPU and on a CPU ---*- Python -*-===#
+#===- jax_gpu_cases.py - Cases for GPU and CPU ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the program of test_jax_gpu.py, which runs steps and layers of
-# tandem.jax on the CPU, or on the GPU that stands in for one, and writes their bits.
+# This file implements the program of test_jax_gpu.py, which runs steps and layers of tandem.jax on
+# the CPU, or on a GPU stand-in, and writes their bits.
 #
 #===----------------------------------------------------------------------===#
-"""`jax_gpu_cases.py cpu|gpu LIBRARY OUTPUT`."""
+"""Usage: `jax_gpu_cases.py cpu|gpu LIBRARY OUTPUT`."""
 
 import pickle
 import sys
@@ -27,17 +27,17 @@ SHAPES = [(6, 40), (130,), (), (3, 2, 4), (0, 3)]
 
 
 def warmup(count):
-    """A rate that only XLA computes."""
+    """Returns a learning rate that only XLA computes."""
     return jnp.float32(1e-3) * (count + 1)
 
 
 def steps(name, strategy, seeds=(0, 1), **options):
-    """The leaves and the state after each step; gradients of seeds below 0 have a NaN."""
+    """Returns leaves and state after each step; gradients of negative seeds have a NaN."""
     optimizer = getattr(tandem.jax, name)(lr=warmup, strategy=strategy, min_8bit_size=0, seed=7,
                                           **options)
     shapes = [(6, 40), (130,)] if name == "adafactor" else SHAPES
     params = arrays(shapes, dtype_of(optimizer))
-    if "max_norm" not in options:  # which sums over one launch
+    if "max_norm" not in options:  # max_norm sums over one launch
         params += arrays([(9,)], jnp.float32)
     state, step, found = optimizer.init(params), jax.jit(optimizer.step), []
     for seed in seeds:
@@ -50,14 +50,14 @@ def steps(name, strategy, seeds=(0, 1), **options):
 
 
 def delayed():
-    """Skipped steps among others, where scales of gradients remember those before."""
+    """Runs skipped steps among others, with delayed scales of gradients."""
     with tempfile.TemporaryDirectory() as folder:
         name = with_delayed_gradients(Path(folder))
         return steps("adamw", name, (0, -1, 2), path=[folder], skip_nonfinite=True)
 
 
 def hypers_of_steps():
-    """Numbers of one step: the least subnormal one, and one in f32 that f64 rounds otherwise."""
+    """Takes a step with the smallest subnormal number, and an f32 that f64 rounds differently."""
     optimizer = tandem.jax.adamw(strategy="fp32")
     params = arrays([(130,)], jnp.float32)
     step, state, found = jax.jit(optimizer.step), optimizer.init(params), []
@@ -69,7 +69,7 @@ def hypers_of_steps():
 
 
 def converted(source, target):
-    """A state under another strategy."""
+    """Returns a state converted to another strategy."""
     ours, theirs = (tandem.jax.adamw(strategy=name, min_8bit_size=0)
                     for name in (source, target))
     params = arrays(SHAPES, dtype_of(ours))
@@ -80,7 +80,7 @@ def converted(source, target):
 
 
 def layers(recipe):
-    """A loss of layers, and its gradients."""
+    """Returns a loss of layers and its gradients."""
     x, gain, w, v, head = arrays([(12, 64), (64,), (64, 96), (64, 96), (96, 20)], jnp.bfloat16)
 
     def loss(gain, w, v, head):
@@ -112,7 +112,7 @@ CASES = {
 
 
 def leaves(tree):
-    """The types, shapes and bits of a pytree, by path."""
+    """Returns the dtypes, shapes and bits of a pytree, by path."""
     return {jax.tree_util.keystr(path): (str(x.dtype), x.shape, bits(x).tobytes())
             for path, x in jax.tree_util.tree_leaves_with_path(tree)}
 

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what has tandem.jax take XLA's CPU for a GPU: functions are
-# lowered as for CUDA, XLA calls the handler for CUDA, and kernels run on the driver
-# without a GPU, which shares the memory of the process. A program of test_jax_gpu.py
-# has it so from its beginning to its end.
+# This file makes tandem.jax treat XLA's CPU as a GPU: functions are lowered as for CUDA, XLA calls
+# the CUDA handler, and kernels run on the driver without a GPU, which shares the process's memory.
+# A program of test_jax_gpu.py uses it from beginning to end.
 #
 #===----------------------------------------------------------------------===#
-"""`JaxGPU(library)`; `build_stand_in(folder)` makes the library."""
+"""Defines `JaxGPU(library)`; `build_stand_in(folder)` builds the library."""
 
 import ctypes
 import importlib.util
@@ -27,7 +26,7 @@ COMPILER = shutil.which("g++") or shutil.which("c++")
 
 
 def build_stand_in(folder):
-    """Compiles the handler that stands between XLA's CPU and that for CUDA."""
+    """Compiles the handler between XLA's CPU and the CUDA handler."""
     (jaxlib,) = importlib.util.find_spec("jaxlib").submodule_search_locations
     library = Path(folder) / "jax_stand_in.so"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-Wall", "-Werror",
@@ -37,7 +36,7 @@ def build_stand_in(folder):
 
 
 class JaxGPU(FakeGPU):
-    """A GPU that runs what is lowered for the CPU from now on."""
+    """A GPU that runs everything lowered for the CPU from now on."""
 
     def __init__(self, library, count=1):
         super().__init__(count=count)
@@ -55,6 +54,6 @@ class JaxGPU(FakeGPU):
         mlir.register_lowering(_launch.launch_p, _gpu.lower, platform="cpu")
 
     def use(self, stream, ordinal):
-        """The stream of all further launches, and the number of their GPU."""
+        """Sets the stream of all further launches and the ordinal of their GPU."""
         self._stand_in.jax_stand_in_set(_library._LIBRARY.tandem_jax_launch_cuda,
                                         ctypes.c_void_p(stream), ordinal)

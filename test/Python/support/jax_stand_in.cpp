@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a handler that XLA calls on the CPU. It calls the one for
-// CUDA with an interface in which streams and devices are those of a driver
-// without a GPU, which shares the memory of the process.
+// This file implements a handler that XLA calls on the CPU. It calls the CUDA
+// handler with an interface whose streams and devices are those of a driver
+// without a GPU, which shares the process's memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +35,7 @@ static XLA_FFI_Error *getOrdinal(XLA_FFI_DeviceOrdinal_Get_Args *args) {
   return nullptr;
 }
 
-/// Sets the handler for CUDA, the stream of all calls, and their GPU's number.
+/// Sets the CUDA handler, and the stream and GPU ordinal of all calls.
 extern "C" void jax_stand_in_set(XLA_FFI_Handler *newHandler, void *newStream,
                                  int32_t newOrdinal) {
   handler = newHandler;

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements how tests compile kernels, run them on planes of bits and
-# compare planes.
+# This file compiles kernels for tests, runs them on planes of bits, and compares planes.
 #
 #===----------------------------------------------------------------------===#
-"""Compiled kernels by name, cached; launches that do not change their input."""
+"""Compiles and caches kernels by name, and launches them without changing their inputs."""
 
 import zlib
 from functools import lru_cache
@@ -24,32 +23,32 @@ from model.scaled import ROW, WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
-#: The files of model.OUTSIDE_STRATEGIES, which the library lacks.
+#: The files of model.OUTSIDE_STRATEGIES, which are not in the library.
 STRATEGY_PATH = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 
 
 @lru_cache(maxsize=None)
 def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
              metrics=False, flags=False):
-    """tandem.compile, once per process for the same arguments; STRATEGY_PATH is searched
+    """Calls tandem.compile once per process for the same arguments. STRATEGY_PATH is searched
     after the path."""
     return tandem.compile(graph, strategy, target, path=(*path, STRATEGY_PATH), isa=isa,
                           width=width, metrics=metrics, flags=flags)
 
 
 def seed_of(*names):
-    """A seed that is the same in every process, unlike hash()."""
+    """Returns a seed that is the same in every process, unlike hash()."""
     return zlib.crc32("/".join(map(str, names)).encode())
 
 
 def integers_of(kernel, step=STEP, seed=SEED):
-    """Values for the step and the seed, where the kernel takes them."""
+    """Returns values for the step and the seed, if the kernel takes them."""
     kinds = {"STEP": step, "SEED": seed}
     return {name: kinds[kind.name] for name, kind in kernel.integers.items()}
 
 
 def run(kernel, planes, hypers, step=STEP, seed=SEED, key=0, first=0, threads=1):
-    """The planes after one step; `planes` stay as they are."""
+    """Returns the planes after one step without modifying `planes`."""
     arrays = {name: plane.copy() for name, plane in planes.items()}
     kernel(arrays, key=key, first=first, threads=threads, **hypers,
            **integers_of(kernel, step, seed))
@@ -57,8 +56,8 @@ def run(kernel, planes, hypers, step=STEP, seed=SEED, key=0, first=0, threads=1)
 
 
 def run_plan(kernel, tensors, rows, row_of=None, keys=None, firsts=None, threads=1):
-    """The planes of many tensors after one launch; `tensors` stay as they are.
-    `rows` holds hyperparameters, `row_of` each tensor's row."""
+    """Returns the planes of many tensors after one launch without modifying `tensors`. `rows`
+    holds hyperparameters, `row_of` the row of each tensor."""
     arrays = [{n: p.copy() for n, p in planes.items()} for planes in tensors]
     plan = tandem.Plan(kernel)
     measure = next(p.name for p in kernel.planes if p.group == 1)
@@ -71,7 +70,7 @@ def run_plan(kernel, tensors, rows, row_of=None, keys=None, firsts=None, threads
 
 
 def assert_same(got, want, context=""):
-    """Every plane of `want` has the same bits in `got`."""
+    """Asserts that every plane of `want` has the same bits in `got`."""
     for name, expected in want.items():
         assert got[name].dtype == expected.dtype, f"{context}: dtype of {name}"
         wrong = np.argwhere(got[name] != expected)
@@ -83,13 +82,13 @@ def assert_same(got, want, context=""):
 
 
 def check_all(got, before, want, context):
-    """Checks that each tensor's planes are as before, except those that are to change."""
+    """Checks that each tensor's planes have changed only as wanted."""
     for i, (planes, new) in enumerate(zip(before, want)):
         assert_same(got[i], planes | new, f"{context}, tensor {i}")
 
 
 def assert_kernel(kernel, planes, want, hypers, context, **options):
-    """A launch gives `want`, and does not touch what it only reads."""
+    """Asserts that a launch gives `want` and does not change its inputs."""
     got = run(kernel, planes, hypers, **options)
     assert_same(got, want, context)
     assert_same(got, {n: p for n, p in planes.items() if n not in want},
@@ -100,7 +99,7 @@ def assert_kernel(kernel, planes, want, hypers, context, **options):
 # Instruction sets
 #===----------------------------------------------------------------------===#
 
-# The features that each level adds to the one before, as the system names them.
+# The features that each level adds to the previous one, with the system's names.
 _NEEDS = {
     "x86-64": set(),
     "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},
@@ -110,7 +109,7 @@ _NEEDS = {
 
 @lru_cache(maxsize=None)
 def cpu_flags():
-    """The features of this CPU; empty where the system does not list them."""
+    """Returns the features of this CPU; empty if the system does not list them."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -122,7 +121,7 @@ def cpu_flags():
 
 
 def require_isa(isa):
-    """Skips the test where this CPU lacks a part of the instruction set."""
+    """Skips the test if this CPU lacks part of the instruction set."""
     needs = set().union(*(_NEEDS[name] for name in _NEEDS if name <= isa))
     missing = sorted(needs - cpu_flags())
     if missing:
@@ -143,13 +142,13 @@ def _minifloat_text(code):
 
 
 def _parameters(*values, rounding):
-    """The parameters of an attribute, the rounding only where it is not the usual one."""
+    """Formats the parameters of an attribute, with the rounding only if it is not the default."""
     values += (rounding,) if rounding != "nearest" else ()
     return f"<{', '.join(values)}>" if values else ""
 
 
 def code_text(code):
-    """A code of the model as MLIR spells it."""
+    """Returns a code of the model in MLIR syntax."""
     if isinstance(code, ExpandedCode):
         base = code.base
         plain = isinstance(base, FloatCode) and base.rounding == "nearest"
@@ -169,7 +168,7 @@ def code_text(code):
 
 
 def storage_text(storage):
-    """A storage of the model as MLIR spells it."""
+    """Returns a storage of the model in MLIR syntax."""
     if isinstance(storage, Plain):
         return f"#tandem.float{_parameters(storage.format, rounding=storage.rounding)}"
     if isinstance(storage, Expansion):
@@ -197,7 +196,7 @@ def storage_text(storage):
 
 
 def strategy_text(name, strategy: Strategy):
-    """A strategy of the model as MLIR text."""
+    """Returns a strategy of the model as MLIR text."""
     policy = (f"<component, {strategy.component}>" if strategy.component
               else "<f32, f32>")
     factors = strategy.factors and [

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tables of the launch ABI and the launch of a kernel's
-# PTX text by the PTX evaluator.
+# This file implements the tables of the launch ABI, and launches a kernel's PTX in the PTX
+# evaluator.
 #
 #===----------------------------------------------------------------------===#
-"""`launch(kernel, tensors, ...)` runs PTX text on arrays, in place."""
+"""`launch(kernel, tensors, ...)` runs PTX in place on arrays."""
 
 import math
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ import numpy as np
 from tandem import _tandem
 from tandem._plane import Granularity
 
-#: Suffixes of functions, and the totals that kernels may read past the last one.
+#: Suffixes of functions, and the number of totals that kernels may read past the last one.
 CONSTANTS = _tandem.launch_constants
 PADDING = CONSTANTS["PADDING"]
 
 
 def aligned(count, dtype, offset=0):
-    """An array of zeros whose address is `offset` elements past 16 bytes."""
+    """Returns an array of zeros whose address is `offset` elements past 16 bytes."""
     itemsize = np.dtype(dtype).itemsize
     memory = np.zeros((count + offset) * itemsize + 32, dtype=np.uint8)
     begin = -memory.ctypes.data % 16 + offset * itemsize
@@ -46,7 +46,7 @@ class Tensor:
     first: int = 0
     key: int = 0
     row: int = 0
-    #: Rows and columns, of a matrix or where groups begin anew with each row.
+    #: Rows and columns, of a matrix or if groups restart in each row.
     shape: tuple = ()
 
     @property
@@ -54,7 +54,7 @@ class Tensor:
         return len(next(iter(self.planes.values())))
 
     def extent(self, per, block=0):
-        """The number of elements, rows, columns or, where there are any, blocks."""
+        """Returns the number of elements, rows, columns or, if there are any, blocks."""
         if per == Granularity.ELEMENT:
             return self.size
         if not self.size or (per == Granularity.BLOCK and not block):
@@ -66,7 +66,7 @@ class Tensor:
 
 @dataclass
 class Launched:
-    """The results of a launch beside the planes."""
+    """The results of a launch other than the planes."""
 
     flags: int
     chunks: list
@@ -74,19 +74,19 @@ class Launched:
     workspace: np.ndarray
 
     def metrics(self, tensor):
-        """A tensor's sums, as the runtime takes them from those of its chunks."""
+        """Returns a tensor's sums, which the runtime adds up from those of its chunks."""
         own = [i for i, (index, *_) in enumerate(self.chunks) if index == tensor]
         return [tree_sum(self.workspace[own, i]) for i in range(self.workspace.shape[1])]
 
 
 class Regions:
-    """The memory that a launch may touch."""
+    """The memory that a launch may access."""
 
     def __init__(self):
         self.list, self._keep = [], []
 
     def add(self, name, array, writable):
-        """Registers an array; its address, or 0 of an empty one."""
+        """Registers an array and returns its address, or 0 if it is empty."""
         if array.nbytes == 0:
             return 0
         self._keep.append(array)
@@ -98,7 +98,7 @@ class Regions:
 
 
 def _record_type(name):
-    """The NumPy type of one of the launch ABI's records, all of whose fields have 64 bits."""
+    """Returns the NumPy dtype of a launch ABI record, all of whose fields have 64 bits."""
     size, offsets = _tandem.launch_abi[name]
     return np.dtype({"names": list(offsets), "formats": ["<i8"] * len(offsets),
                      "offsets": list(offsets.values()), "itemsize": size})
@@ -108,14 +108,15 @@ TENSOR, CHUNK, TILE = map(_record_type, ("tensor", "chunk", "tile"))
 
 
 def chunk_records(tensors, chunk_size, per, block):
-    """{tensor, row, begin, end} of chunks of at most `chunk_size` rows, columns or blocks."""
+    """Returns {tensor, row, begin, end} for chunks of at most `chunk_size` rows, columns or
+    blocks."""
     return [(index, 0, begin, min(begin + chunk_size, tensor.extent(per, block)))
             for index, tensor in enumerate(tensors)
             for begin in range(0, tensor.extent(per, block), chunk_size)]
 
 
 def element_records(tensors, chunk_size):
-    """Records of a flat tensor's elements; each of its rows has chunks of its own."""
+    """Returns records of a flat tensor's elements; each of its rows has separate chunks."""
     return [(index, row, begin, min(begin + chunk_size, columns))
             for index, (rows, columns) in enumerate(t.shape or (1, t.size) for t in tensors)
             for row in range(rows) for begin in range(0, columns, chunk_size)]
@@ -129,7 +130,7 @@ class Tiles:
     columns: int
 
     def records(self, tensors):
-        """{tensor, first row, end, first column, end, parts of rows, of columns}."""
+        """Returns {tensor, first row, end, first column, end, parts of rows, of columns}."""
         return [(index, r, min(r + self.rows, rows), c, min(c + self.columns, columns),
                  c // self.columns * rows, r // self.rows * columns)
                 for index, (rows, columns) in enumerate(t.shape for t in tensors)
@@ -137,20 +138,20 @@ class Tiles:
                 for c in range(0, columns, self.columns)]
 
     def bands(self, tensors):
-        """The records of tiles that have whole rows."""
+        """Returns the records of tiles that contain whole rows."""
         return [(index, r, min(r + self.rows, rows), 0, columns, 0,
                  r // self.rows * columns)
                 for index, (rows, columns) in enumerate(t.shape for t in tensors)
                 if columns for r in range(0, rows, self.rows)]
 
     def counts(self, tensor):
-        """The numbers of tiles that have parts of a row, and of a column."""
+        """Returns the numbers of tiles that have parts of a row, and of a column."""
         rows, columns = tensor.shape
         return -(-columns // self.columns), -(-rows // self.rows)
 
 
 class WithPTX:
-    """A kernel with other PTX, as it would be with a fault."""
+    """A kernel with changed PTX, as if the compiler had a fault."""
 
     def __init__(self, kernel, ptx):
         self._kernel, self.ptx = kernel, ptx
@@ -160,13 +161,13 @@ class WithPTX:
 
 
 def own_range(chunks, index):
-    """The first of a tensor's chunks, and the one after the last."""
+    """Returns the first of a tensor's chunks, and the end of their range."""
     first = sum(chunk[0] < index for chunk in chunks)
     return [first, first + sum(chunk[0] == index for chunk in chunks)]
 
 
 def part_addresses(kernel, tensor, index, tiles, regions):
-    """Returns the places of the parts of a matrix's reductions."""
+    """Returns the addresses of the parts of a matrix's reductions."""
     counts = tiles.counts(tensor)
     for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)
@@ -177,7 +178,7 @@ def part_addresses(kernel, tensor, index, tiles, regions):
 
 
 def tensor_head(kernel, tensor, index, chunks, tiles, totals):
-    """A tensor's record without the addresses after it."""
+    """Returns a tensor's record without the addresses that follow."""
     head = np.zeros((), TENSOR)
     head["rows"], head["columns"] = tensor.shape or (1, tensor.size)
     head["num_elements"] = head["rows"] * (1 if kernel.is_matrix else head["columns"])
@@ -194,8 +195,8 @@ def tensor_head(kernel, tensor, index, chunks, tiles, totals):
 
 
 def tensor_records(kernel, tensors, chunks, tiles, totals, regions):
-    """The bytes of all records: of each the head, then the addresses of its planes and of
-    the parts of its reductions."""
+    """Returns the bytes of all records; each has a head, the addresses of its planes, and those
+    of the parts of its reductions."""
     records = b""
     for index, tensor in enumerate(tensors):
         planes = [regions.add(f"{plane.name}[{index}]", tensor.planes[plane.name],
@@ -209,7 +210,7 @@ def tensor_records(kernel, tensors, chunks, tiles, totals, regions):
 
 
 def scalar_rows(kernel, rows):
-    """The prologue's output: one row of 32-bit slots per row of scalars."""
+    """Returns the prologue's output: one row of 32-bit slots per row of scalars."""
     hypers, integers = zip(*[kernel.scalars(row) for row in rows])
     regions = Regions()
     slots = aligned(len(rows) * kernel.info["num_scalars"], np.uint32)
@@ -221,12 +222,12 @@ def scalar_rows(kernel, rows):
     return slots
 
 
-#: The name of the range that the launch of several phases runs over.
+#: The name of the range of a launch of several phases.
 BANDS = "bands"
 
 
 def phase_names(kernel, by_rows):
-    """The kernels of a step in order: (name, what it runs over, or None: tensors)."""
+    """Returns the kernels of a step in order: (name, its range, or None for tensors)."""
     phases = kernel._native.phases
     is_fused = [by_rows and phase["fused_with_previous"] for phase in phases] + [False]
     for phase, part in enumerate(phases):
@@ -251,10 +252,10 @@ def phase_names(kernel, by_rows):
 
 
 def all_chunks(kernel, tensors, chunk_size, tiles):
-    """The chunks of elements (tiles of matrices), and those of rows, columns, blocks."""
+    """Returns the chunks of elements (tiles for matrices), and those of rows, columns, blocks."""
     if not kernel.is_matrix:
         return {Granularity.ELEMENT: element_records(tensors, chunk_size)}
-    # A chunk has whole groups.
+    # A chunk consists of whole groups.
     length, block = max(chunk_size, 256), kernel.info["block"]
     return {Granularity.ELEMENT: tiles.records(tensors), BANDS: tiles.bands(tensors)} | {
         per: chunk_records(tensors, length, per, block)
@@ -263,15 +264,14 @@ def all_chunks(kernel, tensors, chunk_size, tiles):
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
            chunk_range=None, tiles=Tiles(4, 256), by_rows=True):
-    """Runs the prologue and the phases of a kernel; a :class:`Launched`.
+    """Runs the prologue and the phases of a kernel and returns a :class:`Launched`.
 
-    `rows` holds the scalars of each row by name; `chunk_range` restricts the
-    launch to some of the chunks. With `by_rows`, phases that continue each other
-    are one launch; its tiles have 8 columns for each thread.
+    `rows` holds the scalars of each row by name; `chunk_range` restricts the launch to some of the
+    chunks. With `by_rows`, fused phases are one launch, whose tiles have 8 columns per thread.
     """
     regions = Regions()
     if block := kernel.info["block"]:
-        # A block is in one tile.
+        # A block must be within one tile.
         tiles = Tiles(block, max(tiles.columns, block))
     by_rows &= tiles.columns == 8 * threads
     chunks = all_chunks(kernel, tensors, chunk_size, tiles)

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the optimizer graphs as float32 expressions, to hold the
-# model against.
+# This file implements the optimizer graphs as float32 expressions, with which the model is
+# compared.
 #
 #===----------------------------------------------------------------------===#
-"""`LISTINGS[graph](float32, gradient, param, states, hypers, step)`: the new values."""
+"""`LISTINGS[graph](float32, gradient, param, states, hypers, step)` returns the new values."""
 
 from functools import partial
 
@@ -48,7 +48,7 @@ def sgd_listing(f, g, th, s, h, t):
 
 def lion_listing(f, g, th, s, h, t):
     c = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
-    sign = np.where(c == 0, c, np.sign(c))  # np.sign(-0.0) is +0.0.
+    sign = np.where(c == 0, c, np.sign(c))  # np.sign(-0.0) is +0.0
     u = sign + f(h["weight_decay"]) * th
     m = f(h["beta2"]) * s["exp_avg"] + f(1 - h["beta2"]) * g
     return {"param": th + f(-h["lr"]) * u, "exp_avg": m}
@@ -70,7 +70,7 @@ def adagrad_listing(f, g, th, s, h, t):
 
 
 def listed_sum(x):
-    """Neighbours first, by recursion."""
+    """Sums recursively, neighbours first."""
     if len(x) == 1:
         return x[0]
     half = 1 << (len(x) - 1).bit_length() - 1
@@ -101,7 +101,7 @@ def adafactor_vector_listing(f, g, th, s, h, t):
     return {"param": f(1 - h["lr"] * h["weight_decay"]) * th + rate * u, "variance": v}
 
 
-# The graphs once more, as plain float32 expressions.
+# The graphs again, as plain float32 expressions.
 LISTINGS = {
     "adamw": adam_listing,
     "adamw_eps_inside_root": partial(adam_listing, denominator="inside"),

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the generator of random graphs whose values differ between
-# elements, rows, columns or not at all, with sums from each to each.
+# This file generates random graphs whose values vary by element, row, column or not at all, with
+# reductions between these.
 #
 #===----------------------------------------------------------------------===#
-"""`generate(seed)` gives a graph as text, a strategy and planes, and what NumPy makes
-of them: each operation is written and computed at once."""
+"""`generate(seed)` returns a graph as text, a strategy, planes, and NumPy's results: each
+operation is written and computed at the same time."""
 
 import random
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ _UNARY = ("math.sqrt", "arith.negf", "math.absf")
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An SSA value. One that is made only of sums and literals is wide."""
+    """An SSA value. It is wide if it consists only of reductions and literals."""
 
     name: str
     per: str
@@ -53,12 +53,12 @@ class MatrixExample:
     strategy: Strategy = None
     planes: dict = field(default_factory=dict)
     want: dict = field(default_factory=dict)
-    #: The features that were drawn, for tests of the generator.
+    #: The features that occurred, for tests of the generator.
     features: set = field(default_factory=set)
 
 
 def _join(a, b):
-    """The granularity of a value that is made of two values."""
+    """Returns the granularity of a value that is computed from two values."""
     return b if a in ("tensor", b) else a if b == "tensor" else "element"
 
 
@@ -69,7 +69,7 @@ class _Writer:
         self.lines, self.pool = [], []
 
     def emit(self, text, per, value, **flags):
-        """Notes an operation and its value."""
+        """Records an operation and its value."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         return Value(name, per, np.asarray(value, dtype=_F32), **flags)
@@ -86,7 +86,7 @@ class _Writer:
                          self.shape[axis], is_wide=True)
 
     def spread(self, x, per):
-        """A value as one that differs between more."""
+        """Broadcasts a value to a finer granularity."""
         if x.per == per:
             return x
         kind = {"is_wide": x.is_wide}
@@ -101,13 +101,13 @@ class _Writer:
             np.broadcast_to(value, self.shape), **kind)
 
     def compute(self, op, values, is_wide):
-        """An operation on f32s, whose value is a component unless it is wide."""
+        """Computes an operation in f32 and rounds to the component unless it is wide."""
         with np.errstate(all="ignore"):
             value = np.asarray(_OPERATIONS[op](*values), dtype=_F32)
         return value if is_wide else self.arith.round(value)
 
     def apply(self, op, *args):
-        """An operation on tensors, or a loop over values of any granularity."""
+        """Emits an operation on tensors, or a loop over values of any granularity."""
         per, is_wide = "tensor", all(x.is_wide for x in args)
         for x in args:
             per = _join(per, x.per)
@@ -137,7 +137,7 @@ class _Writer:
             "} -> tensor<?x?xf32>", "element", value, is_wide=is_wide)
 
     def sum(self, x, to):
-        """The sum of a value that differs between more than `to`."""
+        """Emits the sum of a value with a finer granularity than `to`."""
         self.features.add((x.per, to))
         dimensions = {"row": "[1]", "column": "[0]"}.get(
             to, "[0, 1]" if x.per == "element" else "[0]")
@@ -172,7 +172,7 @@ class _Writer:
         return self.literal() if kind > 0.8 else self.rng.choice(self.pool)
 
     def result(self, per):
-        """A new value of a tensor, not what it was."""
+        """Returns a new value for a tensor, which is not its old value."""
         fits = [x for x in self.pool if _join(x.per, per) == per]
         return self.spread(self.rng.choice(fits[-4:]), per)
 
@@ -194,13 +194,13 @@ _HEADER = """  %c0 = arith.constant 0 : index
   %zero_column = linalg.fill ins(%zero : f32) outs(%none_column : tensor<?xf32>) -> tensor<?xf32>
 """
 
-# Names that the model knows a moment of.
+# Names for which the model knows a moment.
 _ROLES = {"param": ("param", "element"), "grad": ("grad", "element"),
           "row_var": ("state", "row"), "col_var": ("state", "column")}
 
 
 def _choose_strategy(rng):
-    """Storages of which none is updated by parts of it."""
+    """Chooses storages, none of which is updated in parts."""
     component = rng.choice(("bf16", "f16", None, None, None))
     if component:
         return Strategy(*[rng.choice((Plain(component), Plain("f32"))) for _ in range(4)],
@@ -218,7 +218,7 @@ def _choose_strategy(rng):
 
 
 def _read(example, role, storage, kind, component, seed):
-    """A role's planes and the value that a graph reads."""
+    """Returns a role's planes and the value that a graph reads."""
     rng, shape = np.random.default_rng([seed, len(role)]), example.shape
     own = shape_of(_ROLES[role][1], shape)
     values = (rng.standard_normal(own) * np.exp2(rng.uniform(-2, 2, own))).astype(_F32)
@@ -245,7 +245,7 @@ def _text(name, writer, results):
 
 
 def generate(seed, draw=Draw()):
-    """The same graph, strategy and data for the same seed."""
+    """Generates the same graph, strategy and data for the same seed."""
     rng = random.Random(seed)
     example = MatrixExample((rng.choice((1, 2, 5, 9, 16, 33)),
                              rng.choice((1, 3, 16, 17, 70, 140))))

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the operands of the tests of mcf operations: all of an
-# 8-bit format, and ordinary and adversarial ones of the others.
+# This file generates the operands for tests of mcf operations: all of an 8-bit format, and ordinary
+# and adversarial ones of the other formats.
 #
 #===----------------------------------------------------------------------===#
-"""Components and expansions as codes; `exact` gives their value in integers."""
+"""Makes components and expansions as codes; `exact` returns their value in integers."""
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from model.formats import decode, encode, lookup
 
 
 def unit(format):
-    """The exponent of the smallest subnormal: all numbers are multiples of it."""
+    """Returns the exponent of the smallest subnormal, which divides all numbers."""
     fmt = lookup(format)
     return fmt.min_exponent - fmt.mantissa_bits
 
 
 def exact(format, *planes):
-    """The sum of finite components in units, as integers: of Python, but of 64
-    bits for an 8-bit format, whose numbers have at most 33."""
+    """Returns the sum of finite components in units as integers: Python's, or 64-bit integers
+    for 8-bit formats, whose numbers have at most 33 bits."""
     total = 0
     for codes in planes:
         whole = np.ldexp(decode(format, codes).astype(np.float64), -unit(format))
@@ -38,14 +38,14 @@ def exact(format, *planes):
 
 
 def exponent(format, codes):
-    """floor(log2 |x|), but not less than the least exponent of a normal number."""
+    """Returns floor(log2 |x|), but at least the smallest exponent of a normal number."""
     fmt = lookup(format)
     field = (codes.astype(np.int64) & ~fmt.sign_bit) >> fmt.mantissa_bits
     return np.maximum(field, 1) - fmt.bias
 
 
 def half_ulp(format, codes):
-    """Half an ulp of each number, in float64."""
+    """Returns half an ulp of each number in float64."""
     return np.exp2(exponent(format, codes) - float(lookup(format).precision))
 
 
@@ -59,12 +59,12 @@ def all_codes(format):
 
 
 def product(*arrays):
-    """Every combination of the arrays' elements."""
+    """Returns every combination of the arrays' elements."""
     return [axis.ravel() for axis in np.meshgrid(*arrays, indexing="ij")]
 
 
 def all_normalized(format):
-    """Every (hi, lo) with |lo| at most half an ulp of a finite hi."""
+    """Returns every (hi, lo) with |lo| at most half an ulp of a finite hi."""
     high, low = product(all_codes(format), all_codes(format))
     value, rest = decode(format, high), decode(format, low)
     with np.errstate(invalid="ignore"):
@@ -79,8 +79,8 @@ def all_normalized(format):
 
 
 def components(rng, format, size):
-    """Codes: any bits, numbers around one, powers of two and their neighbours,
-    the ends of the range, subnormals, zeros, infinities and NaN."""
+    """Returns codes: random bits, numbers around one, powers of two and their neighbours, the
+    ends of the range, subnormals, zeros, infinities and NaN."""
     fmt = lookup(format)
     ordinary = rng.standard_normal(size) * np.exp2(rng.integers(-3, 4, size))
     powers = np.exp2(rng.integers(-12, 12, size))
@@ -100,7 +100,7 @@ def components(rng, format, size):
 
 
 def residuals(rng, format, high):
-    """Trailing components: up to half an ulp, often exactly that, or far less."""
+    """Returns trailing components: up to half an ulp, often exactly that, or far less."""
     limit = half_ulp(format, high)
     share = np.choose(rng.integers(0, 5, len(high)), [
         rng.uniform(-1, 1, len(high)), np.full(len(high), 1.0), np.full(len(high), -1.0),
@@ -111,10 +111,10 @@ def residuals(rng, format, high):
 
 
 def expansions(rng, type, size):
-    """Normalized expansions, among some of arbitrary components."""
+    """Returns normalized expansions, mixed with arbitrary components."""
     parts = [components(rng, type.leading, size)]
     for format in type.formats[1:]:
-        if type.is_mixed:  # Stored relative to the leading component.
+        if type.is_mixed:  # stored relative to the leading component
             parts.append(components(rng, format, size))
             continue
         low = residuals(rng, format, parts[-1])
@@ -124,7 +124,7 @@ def expansions(rng, type, size):
 
 
 def operands(rng, type, size):
-    """Operands of every kind by name; y often cancels much of x."""
+    """Returns operands of every kind by name; y often cancels much of x."""
     x, y = expansions(rng, type, size), expansions(rng, type, size)
     like_x, sign = rng.random(size) < 0.3, lookup(type.leading).sign_bit
     y[0] = np.where(like_x, x[0] ^ x[0].dtype.type(sign * (size % 2)), y[0])

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements kernels written by hand that apply mcf operations to
-# planes, one tensor for each operand and each result.
+# This file implements hand-written kernels that apply mcf operations to planes, with one tensor for
+# each operand and each result.
 #
 #===----------------------------------------------------------------------===#
-"""`kernel_text(type, operations)`, and the planes that such a kernel takes."""
+"""`kernel_text(type, operations)` returns a kernel; the file also makes its planes."""
 
 import re
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def uniform(format, length=2):
 
 
 #===----------------------------------------------------------------------===#
-# Operations: what they take (MLIR text over the operands) and give
+# Operations: operands (MLIR text) and results
 #===----------------------------------------------------------------------===#
 
 _PAIR = {
@@ -80,13 +80,13 @@ _ANY = {
 _NARROW = {"from_f32": "mcf.from_float %w : f32 -> {t}"}
 _MIXED = {"narrow": "mcf.convert %wide : {u} -> {t}"}
 _WIDE = {"widen": "mcf.convert %x : {t} -> {u}"}
-#: Those whose result is not an expansion.
+#: Operations whose result is not an expansion.
 _OTHER = ("compare", "to_f32", "to_f64")
 PREDICATES = ("eq", "lt", "le", "gt", "ge")
 
 
 def operations_of(type):
-    """The names of all operations that a type has."""
+    """Returns the names of all operations of a type."""
     names = list(_ANY) + list(_OTHER)
     if len(type.formats) == 2 and not type.is_mixed:
         names += _PAIR
@@ -98,7 +98,7 @@ def operations_of(type):
 
 
 def _expression(type, name):
-    """The MLIR text of an operation and the type of its result."""
+    """Returns the MLIR text of an operation and the type of its result."""
     wide = uniform(type.leading, 2)
     if name in _WIDE:
         return _WIDE[name].format(t=type, u=wide), wide
@@ -147,7 +147,7 @@ def _expansion(name, type, role="grad"):
 
 
 def inputs_of(type):
-    """The tensors that a kernel of the type reads, by the operand's name."""
+    """Returns the tensors that a kernel of the type reads, by the operand's name."""
     found = {n: _plain(n, type.leading) for n in COMPONENTS}
     found |= {n: _expansion(n, type) for n in EXPANSIONS}
     return found | {n: _plain(n, "f32") for n in REALS}
@@ -179,7 +179,7 @@ def _load(type, inputs):
 
 
 def _compare(type, result):
-    """Five bits of one byte, one for each predicate."""
+    """Packs the predicates' results into five bits of a byte."""
     lines = ["  %sum0 = arith.constant 0 : i8"]
     for i, predicate in enumerate(PREDICATES):
         lines += [f"  %c{i} = mcf.compare {predicate}, %x, %y : {type}",
@@ -195,7 +195,7 @@ def _to_f32(type, result):
 
 
 def _to_f64(type, high, low):
-    """An f64 leaves as the f32 nearest to it and what that leaves."""
+    """Stores an f64 as the nearest f32 and the f32 remainder."""
     return [f"  %f64 = mcf.to_float %x : {type} -> f64",
             "  %high = arith.truncf %f64 : f64 to f32",
             "  %back = arith.extf %high : f32 to f64",
@@ -210,7 +210,7 @@ def _apply(type, name, results):
         return special[name](type, *results)
     text, result_type = _expression(type, name)
     lines = []
-    if "%w64" in text:  # A real of more than 24 bits.
+    if "%w64" in text:  # a real number of more than 24 bits
         lines = ["  %w0 = arith.extf %w : f32 to f64",
                  "  %v0 = arith.extf %v : f32 to f64",
                  "  %w64 = arith.addf %w0, %v0 : f64"]
@@ -224,7 +224,7 @@ def _apply(type, name, results):
 
 @dataclass(frozen=True)
 class OperationKernel:
-    """A kernel's text and tensors."""
+    """The text and tensors of a kernel."""
 
     text: str
     inputs: tuple
@@ -235,7 +235,7 @@ class OperationKernel:
         return tandem.compile(self.text, target=target, isa=isa)
 
     def planes(self, operands):
-        """The kernel's planes: operands by name, a number of arrays each."""
+        """Returns the kernel's planes, given each operand's arrays by name."""
         planes, size = {}, len(next(iter(operands.values()))[0])
         for tensor in self.inputs:
             given = operands.get(tensor.name)
@@ -252,14 +252,14 @@ class OperationKernel:
 
 @lru_cache(maxsize=None)
 def operation_kernel(type, names):
-    """The kernel that applies operations, each to the same operands."""
+    """Returns a kernel that applies operations, each to the same operands."""
     results = {name: _results(type, name) for name in names}
     flat = [tensor for tensors in results.values() for tensor in tensors]
     body = [line for name in names for line in _apply(type, name, results[name])]
     used = set(re.findall(r"%(\w+)", "\n".join(body)))
     inputs = [t for name, t in inputs_of(type).items() if name in used]
     tensors = [*inputs, *flat]
-    # The one of the two policies that lets planes of these formats be.
+    # The one of the two policies that allows planes of these formats.
     policy = "f32, f32" if lookup(type.leading).bits == 8 else f"component, {type.leading}"
     roles = ", ".join(f'#tandem.role<{t.role} "{t.name}">' for t in tensors)
     arguments = ", ".join(f"%t_{t.name}: {t.stored}" for t in tensors)

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what ranks do in the tests of tensor and sequence parallelism:
-# each function compares with one process that encodes the same, and with wide layers.
+# This file implements the ranks in the tests of tensor and sequence parallelism: each function
+# compares with one process that encodes the same tensors, and with wide layers.
 #
 #===----------------------------------------------------------------------===#
-"""Functions that `support.gloo.run_ranks` calls."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import copy
 
@@ -31,7 +31,7 @@ E4M3, E5M2 = "f8E4M3FN", "f8E5M2"
 
 
 class Block(torch.nn.Module):
-    """A norm, two layers that take its output, their product, a layer, and a residual."""
+    """A norm, two layers of its output, their product, a layer, and a residual connection."""
 
     def __init__(self, dtype=torch.bfloat16, linear=torch.nn.Linear, seed=3, **options):
         super().__init__()
@@ -67,12 +67,12 @@ def part(x, dim=1):
 
 
 def encoded(x, code):
-    """The values that one process has of a whole tensor after encoding it."""
+    """Returns the values that one process has after encoding a whole tensor."""
     return codec(code).decode(*codec(code).encode(x.contiguous()), x.dtype)
 
 
 def added(parts, code, dim):
-    """The slices of the sum of ranks' tensors, each of them encoded as a whole."""
+    """Returns the slices of the sum of ranks' tensors, each encoded as a whole."""
     values = [codec(code).decode(*codec(code).encode(p.contiguous()), torch.float32)
               for p in parts]
     total = values[0]
@@ -82,7 +82,7 @@ def added(parts, code, dim):
 
 
 class Gather(torch.autograd.Function):
-    """All ranks' slices to all ranks' copies of the whole."""
+    """Maps all ranks' slices to all ranks' copies of the whole."""
 
     @staticmethod
     def forward(ctx, dim, *slices):
@@ -96,7 +96,7 @@ class Gather(torch.autograd.Function):
 
 
 class Scatter(torch.autograd.Function):
-    """All ranks' partial sums to their slices of the sum."""
+    """Maps all ranks' partial sums to their slices of the sum."""
 
     @staticmethod
     def forward(ctx, dim, *parts):
@@ -116,8 +116,8 @@ def parts_of(param, dim):
 
 
 def emulate(model, x, dy, dim=1):
-    """The output, the input's gradient and those of each rank's parameters, of a Block whose
-    sequence is sharded in a dimension."""
+    """Returns the output, the input's gradient and those of each rank's parameters, for a Block
+    whose sequence is sharded in a dimension."""
     count = dist.get_world_size()
     slices = [s.contiguous().requires_grad_() for s in x.chunk(count, dim)]
     names = {"norm.weight": None, "norm.bias": None, "gate.weight": 0, "gate.bias": 0,
@@ -175,7 +175,7 @@ def _block(dtype, dim):
     told = [distance(y, part(want, dim)), distance(own.grad, part(whole.grad, dim))]
     told += [distance(p.grad.full_tensor(), q.grad)
              for p, q in zip(ours.parameters(), wide.parameters(), strict=True)]
-    # A code of E4M3 is off by 1/16 of a number at most, one of E5M2 by 1/8.
+    # E4M3 codes have a relative error of at most 1/16, and E5M2 codes of 1/8.
     assert max(told) < 0.125, told
     assert max(told) > 1e-3, "nothing was encoded"
 
@@ -192,7 +192,7 @@ def block():
 
 
 def replicated():
-    """A column-wise and a row-wise layer with whole input and output."""
+    """Checks a column-wise and a row-wise layer with replicated input and output."""
     count, rank = dist.get_world_size(), dist.get_rank()
     model = Block()
     x, dy = batch().requires_grad_(), batch(seed=8)
@@ -222,8 +222,8 @@ def replicated():
 
 
 def kept():
-    """A layer keeps the gathered codes: one byte for an element of the whole input, once for
-    two layers, and nothing wide."""
+    """Checks that a layer saves the gathered codes, one byte per element of the whole input and
+    only once for two layers, and no wide tensor."""
     saved = {}
 
     def pack(tensor):
@@ -250,7 +250,7 @@ def kept():
 
 
 def compressed():
-    """Modules of tandem.torch.nn, whose recipe keeps what is gathered, in both orders."""
+    """Checks modules of tandem.torch.nn whose recipe saves gathered inputs, in both orders."""
     wide = Block(torch.float32)
     want = wide(batch(torch.float32))
     model = Block()
@@ -268,7 +268,7 @@ def compressed():
 
 
 def column_gathers():
-    """A column-wise layer of its own gathers, also a DTensor, and makes DTensors."""
+    """Checks that a single column-wise layer gathers, also a DTensor, and returns DTensors."""
     model = Block()
     here = mesh()
     layer = parallelize_module(copy.deepcopy(model.gate), here, FP8ColwiseParallel(
@@ -286,7 +286,7 @@ def column_gathers():
 
 
 def zeros():
-    """A rank whose slice is zero does not choose the scale, nor does a NaN."""
+    """Checks that a rank with a zero slice, or a NaN, does not affect the scale."""
     layer = torch.nn.LayerNorm(WIDTH)
     torch.nn.init.zeros_(layer.weight)
     style = parallelize_module(layer, mesh(), FP8SequenceParallel())
@@ -303,7 +303,7 @@ def zeros():
 
 
 def accumulates():
-    """Two passes add up, and no second derivative is taken."""
+    """Checks that two passes accumulate and that second derivatives are refused."""
     model = parallel(Block(torch.float32))
     x, dy = part(batch(torch.float32)), part(batch(torch.float32, seed=8))
     model(x).backward(dy)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements random graphs with planes and hyperparameters to run them on.
+# This file generates random graphs with planes and hyperparameters.
 #
 #===----------------------------------------------------------------------===#
-"""`Example(seed, directory)` is a random graph, its files and its data."""
+"""`Example(seed, directory)` makes a random graph, its files and its data."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ SIZE, STEP, SEED, KEY = 67, 5, 99, 3
 
 
 def random_values(rng, size):
-    """Ordinary numbers, and some of every extraordinary kind."""
+    """Returns ordinary numbers, and some of every special kind."""
     ordinary = rng.standard_normal(size) * np.exp2(rng.uniform(-8, 8, size))
     special = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1.0, -1e-8,
                           65504.0, 6e-8], size)
@@ -31,8 +31,8 @@ def random_values(rng, size):
 
 
 def random_planes(graph, seed, size=SIZE):
-    """Planes of encoded values, and bit patterns that nothing encodes to. In half of
-    the roles all values are ordinary, lest every sum be NaN."""
+    """Returns planes of encoded values, and bit patterns that no encoding gives. In half of the
+    roles, all values are ordinary, so that not every sum is NaN."""
     rng, planes = np.random.default_rng([seed, size]), {}
     for role in graph.roles:
         values = random_values(rng, size)
@@ -56,7 +56,7 @@ def random_hypers(graph, seed):
 
 
 class Example:
-    """A graph, its files and its data."""
+    """A graph with its files and data."""
 
     def __init__(self, seed, directory):
         self.seed, self.graph = seed, generate(seed)
@@ -81,7 +81,7 @@ class Example:
                         self.first)
 
     def model(self):
-        """Tensors of several sizes, and what they become."""
+        """Returns tensors of several sizes, and their results."""
         tensors = [random_planes(self.graph, self.seed + i, size)
                    for i, size in enumerate((SIZE, 0, 1, 300))]
         draws = [storage.Draw(SEED, key, 0, STEP) for key in range(len(tensors))]

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the generator of random optimizer graphs and strategies.
+# This file generates random optimizer graphs and strategies.
 #
 #===----------------------------------------------------------------------===#
-"""`generate(seed)` gives a graph as a DAG of nodes and a strategy for it. Some graphs
-have sums over a tensor or the model, made anywhere and read anywhere after."""
+"""`generate(seed)` returns a graph as a DAG of nodes, and a strategy for it. Some graphs have
+reductions over a tensor or the model anywhere."""
 
 import math
 import random
@@ -21,12 +21,12 @@ from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 @dataclass(eq=False)
 class Node:
-    """A value: `op` of `args`, or a leaf. Uniform ones are scalars in f64, others that
-    all elements share are scalars in f32."""
+    """A value: `op` of `args`, or a leaf. Uniform values are f64 scalars; other values that all
+    elements share are f32 scalars."""
 
     op: str
     args: tuple = ()
-    value: object = None  # a role's or hyper's name, a literal, a sum's scope
+    value: object = None  # the name of a role or hyperparameter, a literal, or a sum's scope
     id: int = -1
 
     @property
@@ -41,19 +41,19 @@ class Node:
 
     @property
     def is_shared(self):
-        """Whether it is made only of scalars, sums and sizes."""
+        """Returns whether the value depends only on scalars, reductions and sizes."""
         if self.is_leaf:
             return self.op != "tensor"
         return self.op == "sum" or all(a.is_shared for a in self.args)
 
     def is_same(self, other):
-        """Whether both are one computation."""
+        """Returns whether both are the same computation."""
         return ((self.op, self.value, len(self.args))
                 == (other.op, other.value, len(other.args))
                 and all(a.is_same(b) for a, b in zip(self.args, other.args)))
 
 
-# Operations of scalars, which belong to the prologue.
+# Scalar operations, which belong to the prologue.
 SCALAR_OPS = ("add", "sub", "mul", "div", "neg", "sqrt", "power")
 
 
@@ -82,7 +82,7 @@ class RandomGraph:
     roles: list = field(default_factory=list)
     hypers: list = field(default_factory=list)
     step: str = ""
-    nodes: list = field(default_factory=list)  # all but what is uniform, in order
+    nodes: list = field(default_factory=list)  # all nodes except uniform ones, in order
     strategy: str = ""
     component: object = None
     rules: list = field(default_factory=list)
@@ -97,7 +97,7 @@ class RandomGraph:
 
     @property
     def groups(self):
-        """The numbers of elements that share an entry of some plane."""
+        """Returns the numbers of elements that share an entry of some plane."""
         return {group for role in self.roles
                 for group in role.storage.plane_groups(role.name).values()}
 
@@ -108,7 +108,7 @@ class RandomGraph:
 
 
 def is_compensated(storage):
-    """Whether the component policy reads the storage whole."""
+    """Returns whether the component policy reads the storage as a whole."""
     return isinstance(storage, (Expansion, Kahan))
 
 
@@ -136,7 +136,7 @@ def _component_storage(rng, kind, component):
 
 
 def _minifloat(rng):
-    """Any format that constraints allow, to be written in any way."""
+    """Returns any format that the constraints allow, spelled in any way."""
     exponent = rng.randint(1, 8)
     mantissa = rng.randint(2 if exponent == 1 else 1, min(10, 15 - exponent))
     specials = rng.choice(("ieee", "nan", "negative_zero", "none"))
@@ -153,7 +153,7 @@ def _minifloat(rng):
 
 
 def _any_rounding(rng, code):
-    """The code or storage, rounded to nearest or by bits."""
+    """Returns the code or storage with rounding to nearest or by bits."""
     if isinstance(code, MinifloatCode):
         return code
     if isinstance(code, ExpandedCode):
@@ -163,7 +163,7 @@ def _any_rounding(rng, code):
 
 
 def _coded_storage(rng):
-    """Codes without a scale, or floats that are masked to them."""
+    """Returns codes without a scale, or floats masked to codes."""
     low = rng.choice(("f8E4M3FN", "f8E5M2", "f16"))
     code = _any_rounding(rng, rng.choice([
         FloatCode(low), SoftsignCode(), DynamicCode(True), _minifloat(rng), _minifloat(rng)]))
@@ -203,7 +203,7 @@ def _f32_storage(rng, kind):
 
 
 def _choose_strategy(rng, graph, used):
-    """One rule per kind and moment, and some by name, the first to match."""
+    """Makes one rule per kind and moment, and some by name that come first."""
     graph.strategy = _name(rng, used) + "-" + _name(rng, used)
     graph.component = rng.choice(("bf16", "bf16", "f16", "f32", None, None))
 
@@ -248,7 +248,7 @@ class _Builder:
             (0.5, 2.0, 1.0, -1.0, 0.1, 0.999, 3.0, 1e-3)))
 
     def scalar(self, depth=2):
-        """An expression of hyperparameters and literals."""
+        """Returns an expression of hyperparameters and literals."""
         if depth == 0 or self.rng.random() < 0.3:
             return (self.rng.choice(self.scalars) if self.rng.random() < 0.7
                     else self.literal())
@@ -257,7 +257,7 @@ class _Builder:
         return Node(op, tuple(self.scalar(depth - 1) for _ in range(count)))
 
     def leaf(self):
-        """A tensor value that is there already."""
+        """Returns an existing tensor value."""
         return self.rng.choice(self.pool if self.rng.random() < 0.6 else self.leaves)
 
     def sum(self):
@@ -266,7 +266,7 @@ class _Builder:
         self.shared.append(self.graph.add("sum", summand, value=scope))
 
     def shared_value(self, depth=2):
-        """An expression that has a sum, or the number of elements, in it."""
+        """Returns an expression that contains a reduction or the number of elements."""
         rng = self.rng
         if len(self.shared) < 3 and rng.random() < 0.6:
             self.sum()
@@ -301,7 +301,7 @@ class _Builder:
         return self.expression(depth)
 
     def expression(self, depth):
-        """A value that differs between elements."""
+        """Returns a value that differs between elements."""
         rng = self.rng
         if depth == 0 or rng.random() < 0.15:
             return self.leaf()
@@ -312,7 +312,7 @@ class _Builder:
             args.append(self.operand(depth - 1))
             rng.shuffle(args)
         if op == "select":
-            if args[0].is_same(args[1]):  # Then there is nothing to choose.
+            if args[0].is_same(args[1]):  # then there is nothing to choose
                 return args[0]
             args += [self.operand(depth - 1), self.operand(depth - 1)]
         node = self.graph.add(op, *args)
@@ -336,7 +336,7 @@ class _Builder:
         return self.graph.add("add", *args)
 
     def update(self, role):
-        """A new value made of s + d, b * s + x and b * s."""
+        """Returns a new value that consists of s + d, b * s + x and b * s."""
         value = role.leaf
         for _ in range(self.rng.choice((1, 1, 1, 2))):
             kind = self.rng.choice(("accumulate", "ema", "ema", "decay"))
@@ -368,7 +368,7 @@ def _choose_arguments(rng, graph, used):
 
 
 def generate(seed):
-    """The same graph and strategy for the same seed."""
+    """Generates the same graph and strategy for the same seed."""
     rng, used = random.Random(seed), {"step", "seed"}
     graph = RandomGraph(_name(rng, used))
     _choose_arguments(rng, graph, used)

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements training under PyTorch's wrappers on two gloo ranks. Run as a
-# program it is one of them, and writes what has become of each cell.
+# This file trains under PyTorch's distributed wrappers on two gloo ranks. Run as a program, it is
+# one of them, and writes the outcome of each cell.
 #
 #===----------------------------------------------------------------------===#
-"""`run`: trains as a cell says, and compares with one process that has all gradients."""
+"""`run` trains as a cell specifies, and compares with one process that has all gradients."""
 
 import contextlib
 import json
@@ -36,12 +36,12 @@ def _compiled(graph, strategy, text, target):
     return compile_written(graph, strategy, text, target, ())
 
 
-# Cells share kernels; compiling them takes longer than all the training.
+# Cells share kernels, since compiling takes longer than all of the training.
 _optimizer.compile_written = lambda *given: _compiled(*given[:4])
 
 
 class Model(torch.nn.Module):
-    """Two layers that all ranks use; with extra ones, of which rank 0 uses one."""
+    """Two layers that all ranks use; with extra ones, of which only rank 0 uses one."""
 
     def __init__(self, extra=False):
         super().__init__()
@@ -57,14 +57,14 @@ class Model(torch.nn.Module):
 
 
 def loss_of(model, step, part, rank):
-    """The loss of one rank's part of a batch."""
+    """Returns the loss of one rank's part of a batch."""
     generator = torch.Generator().manual_seed(100 * step + 10 * part + rank)
     x = torch.randn(4, 24, generator=generator).bfloat16()
     return model(x, rank).float().square().mean() * 2.0 ** (part + rank)
 
 
 def options_of(cell):
-    """Hyperparameters and options of the optimizer of a cell."""
+    """Returns the hyperparameters and options of a cell's optimizer."""
     return {"lr": 1e-2, "strategy": cell["strategy"], "min_8bit_size": 0, "seed": 5,
             **cell.get("options", {})}
 
@@ -74,7 +74,7 @@ def optimizer_of(params, cell):
 
 
 def passes_of(cell):
-    """(part, whether ranks average the gradient after it) of each backward pass."""
+    """Returns (part, whether ranks then average the gradient) of each backward pass."""
     return {"accumulate": [(0, True), (1, True)],
             "no_sync": [(0, False), (1, True)],
             "never averaged": [(0, False)]}.get(cell["mode"], [(0, True)])
@@ -86,10 +86,10 @@ def passes_of(cell):
 
 
 class Reference:
-    """Trains one model on the mean of the ranks' gradients, with plain gradients.
+    """Trains one model with plain gradients on the mean of the ranks' gradients.
 
     Args:
-        parts: divides parameters among optimizers; one has all of them by default.
+        parts: divides parameters among optimizers; by default, one has all of them.
     """
 
     def __init__(self, cell, parts=lambda params: [params]):
@@ -102,7 +102,7 @@ class Reference:
                                    allow_unused=True)
 
     def means(self, step):
-        """The gradients that every rank has at its step, None for unused parameters."""
+        """Returns the gradients that every rank has at its step, None for unused parameters."""
         sums = [[None] * len(self.params)] * RANKS
         for part, averages in passes_of(self.cell):
             sums = [[_added(*pair) for pair in zip(sums[rank],
@@ -138,10 +138,10 @@ def _mean(grads):
 
 
 class Shards(Reference):
-    """The same, where each rank has an optimizer of its pieces of parameters.
+    """Does the same with an optimizer for each rank's shards of parameters.
 
     Args:
-        whole: whether all parameters are one flat one, of which pieces are taken.
+        whole: whether all parameters are flattened into one, which is sharded.
     """
 
     def __init__(self, cell, whole):
@@ -152,8 +152,8 @@ class Shards(Reference):
                 [piece for owner, piece, _ in self.pieces if owner == rank], cell))
 
     def _pieces(self, whole):
-        """(rank, piece, the indices of its elements); a parameter may have no elements on
-        a rank."""
+        """Returns (rank, shard, the indices of its elements); a parameter may have no elements
+        on a rank."""
         flat, first, pieces = _flat(self.params), 0, []
         half = -(-len(flat) // RANKS)
         sizes = [len(flat)] if whole else [p.numel() for p in self.params]
@@ -166,7 +166,7 @@ class Shards(Reference):
         return pieces
 
     def means(self, step):
-        """FSDP1 adds up means, where DDP averages what it has averaged before."""
+        """Returns gradients as FSDP1 does, which adds up means; DDP averages again."""
         total, passes = [None] * len(self.params), passes_of(self.cell)
         first = 0
         for last, (_, averages) in enumerate(passes):
@@ -177,7 +177,7 @@ class Shards(Reference):
         return total
 
     def sums(self, step, passes, rank):
-        """A rank's own gradients of some passes, added up."""
+        """Returns the sum of a rank's own gradients over some passes."""
         total = [None] * len(self.params)
         for part, _ in passes:
             total = list(map(_added, total, self.gradients(step, part, rank)))
@@ -242,7 +242,7 @@ class _Reducing:
 
 
 class _Alone:
-    """A reference of the same kind of training without a wrapper of the model."""
+    """A reference for the same training without a wrapper."""
 
     def __init__(self, cell):
         self.model, self.cell = Model(), cell
@@ -332,7 +332,7 @@ WRAPPERS = {
 
 
 def backward(model, step, cell):
-    """All backward passes of one step."""
+    """Runs all backward passes of one step."""
     for part, averages in passes_of(cell):
         silent = contextlib.nullcontext() if averages else model.no_sync()
         with silent:
@@ -340,7 +340,7 @@ def backward(model, step, cell):
 
 
 def weights_of(model):
-    """The weights of a wrapped model, one parameter after the other."""
+    """Returns the weights of a wrapped model, concatenated."""
     if isinstance(model, FullyShardedDataParallel):
         with model.summon_full_params(model, writeback=False):
             # The flat parameter ends with padding.
@@ -350,7 +350,7 @@ def weights_of(model):
 
 
 def train(cell):
-    """Trains under the cell's wrapper; what is wrong with the weights, if anything."""
+    """Trains under the cell's wrapper; returns what is wrong with the weights, if anything."""
     model, optimizer, reference = WRAPPERS[cell["wrapper"]](cell)
     for step in range(STEPS):
         backward(model, step, cell)
@@ -366,7 +366,7 @@ def train(cell):
 
 
 def run(cell):
-    """Runs a cell and returns its outcome: "right", or an error, a warning or other weights."""
+    """Runs a cell and returns its outcome: "right", an error, a warning or different weights."""
     _notices._given.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

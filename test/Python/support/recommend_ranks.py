@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what test_torch_recommend_ranks.py runs on gloo ranks.
+# This file implements the ranks of test_torch_recommend_ranks.py.
 #
 #===----------------------------------------------------------------------===#
-"""Functions for `support.gloo.run_ranks`."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ import tandem.torch as tt
 
 
 class Model(torch.nn.Module):
-    """Rows that ranks do not divide, one vector, and one matrix without groups of its own."""
+    """Has rows that ranks do not divide, a vector, and a matrix without its own groups."""
 
     def __init__(self):
         super().__init__()
@@ -28,7 +28,7 @@ class Model(torch.nn.Module):
 
 
 def outcome(budget):
-    """The choices before and after the model is spread, and the bytes that there are then."""
+    """Returns the choices before and after sharding the model, and the resulting bytes."""
     model = Model().bfloat16()
     memory = int(budget * sum(p.numel() for p in model.parameters()) / dist.get_world_size())
     planned = tt.recommend(model, memory, ranks=dist.get_world_size())

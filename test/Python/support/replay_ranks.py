@@ -1,13 +1,13 @@
-#===- replay_ranks.py - Steps of DTensors that look little -----*- Python -*-===#
+#===- replay_ranks.py - Replayed steps of DTensors ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what test_torch_replay_ranks.py runs on gloo ranks: steps over DTensors
-# like the one before, and what changes between two of them.
+# This file implements the ranks of test_torch_replay_ranks.py: replayed steps over DTensors, and
+# changes between two steps.
 #
 #===----------------------------------------------------------------------===#
-"""Functions for `support.gloo.run_ranks`."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import torch
 import torch.distributed as dist
@@ -43,7 +43,7 @@ def values(seed):
 
 
 def make(on, optimizer="AdamW", **options):
-    """An optimizer of parameters by rows, of one that all ranks have, and of a plain one."""
+    """Returns an optimizer of parameters sharded by rows, a replicated one, and a plain one."""
     placements = [[Shard(0)]] * 3 + [[Replicate()]]
     params = [torch.nn.Parameter(distribute_tensor(value, on, where))
               for value, where in zip(values(0), placements)]
@@ -64,7 +64,7 @@ def set_gradients(optimizer, seed):
 
 
 def bits(optimizer):
-    """All bits of weights and states on this rank."""
+    """Returns all bits of weights and states on this rank."""
     found = []
     for param in params_of(optimizer):
         for value in (param.detach(), *optimizer.state[param].values()):
@@ -75,7 +75,7 @@ def bits(optimizer):
 
 
 class Runs:
-    """Counts the steps that look at everything."""
+    """Counts the steps that check everything."""
 
     def __enter__(self):
         self.count, self._run = 0, Steps._run
@@ -92,7 +92,7 @@ class Runs:
 
 
 class Unwatched:
-    """Has each step look at everything."""
+    """Makes each step check everything."""
 
     def __enter__(self):
         self._watched, Steps._watched = Steps._watched, lambda *_: None
@@ -102,7 +102,7 @@ class Unwatched:
 
 
 #===----------------------------------------------------------------------===#
-# Steps that look little
+# Replayed steps
 #===----------------------------------------------------------------------===#
 
 
@@ -116,8 +116,8 @@ def _train(name, steps=5):
 
 
 def repeats():
-    """For each optimizer how many steps looked at everything, and whether bits are those of steps
-    that all do."""
+    """Returns, for each optimizer, the number of steps that checked everything, and whether bits
+    match steps that all do."""
     found = {}
     for name in OPTIMIZERS:
         with Runs() as runs:
@@ -133,7 +133,7 @@ def repeats():
 
 
 def _late(tensor):
-    """A DTensor whose piece a collective may still write."""
+    """Returns a DTensor whose shard a collective may still write."""
     waiting = AsyncCollectiveTensor(tensor._local_tensor.clone())
     return DTensor(waiting, tensor._spec, requires_grad=False)
 
@@ -179,7 +179,7 @@ def _wide(optimizer):
     param.grad = param.grad[:, [0, 1, 2, 3, 4]].t().contiguous().t()
 
 
-#: Changes between two steps, with their gradients set.
+#: Changes between two steps whose gradients are set.
 CHANGES = {
     "nothing": lambda o: None,
     "a rate": lambda o: o.param_groups[1].update(lr=0.5),
@@ -201,7 +201,7 @@ CHANGES = {
 
 
 def _change(name, at=3):
-    """Steps with a change before one, and the error of that one."""
+    """Takes steps with a change before one of them; returns the error of that one."""
     optimizer, error = make(mesh(), max_norm=0.5), "no error"
     for seed in range(5):
         set_gradients(optimizer, seed)
@@ -214,8 +214,8 @@ def _change(name, at=3):
 
 
 def changes():
-    """For each change the number of steps that looked at everything, the error, and whether both
-    ways to step agree."""
+    """Returns, for each change, the number of steps that checked everything, the error, and
+    whether both ways to step agree."""
     found = {}
     for name in CHANGES:
         with Runs() as runs:
@@ -226,7 +226,7 @@ def changes():
 
 
 def one_rank_looks():
-    """Another piece of memory on the last rank only, whose step looks at everything."""
+    """Moves a shard in memory on the last rank, where only that step checks everything."""
     def run():
         optimizer = make(mesh(), max_norm=0.5)
         for seed in range(5):
@@ -244,7 +244,7 @@ def one_rank_looks():
 
 
 def disagree():
-    """Another rate on the last rank only, after steps that looked little."""
+    """Changes the learning rate on the last rank only, after replayed steps."""
     optimizer = make(mesh(), max_norm=0.5)
     for seed in range(3):
         set_gradients(optimizer, seed)
@@ -258,8 +258,8 @@ def disagree():
 
 
 def gathered():
-    """Ranks tell each other which gradients they have of a parameter that all gather. They do
-    so in every step, so that no step is replayed, even while no rank has a gradient."""
+    """Ranks exchange which gradients they have of a parameter that all gather, in every step, so
+    no step is replayed, even while no rank has a gradient."""
     checks = []
     check = Exchange.check
     Exchange.check = lambda self, *given: (checks.append(1), check(self, *given))

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements a process that calls benchmarks/quality/runs.py. The demo
-# has a module `model`, as the tests do, so that it needs one of its own.
+# This file implements a process that calls benchmarks/quality/runs.py. It is separate since both
+# the demo and the tests have a module `model`.
 #
 #===----------------------------------------------------------------------===#
-"""Takes a JSON list of calls, each {"arguments": [...], "dies_in": strategy}, and
-prints a JSON list of their exit statuses and output, with the file they left."""
+"""Takes a JSON list of calls, each {"arguments": [...], "dies_in": strategy}, and prints a JSON
+list of their exit statuses and output, with the file that they left."""
 
 import contextlib
 import io
@@ -22,11 +22,11 @@ TRAIN = runs.train
 
 
 class Died(Exception):
-    """Raised where a cell is ended from outside."""
+    """Raised to simulate the termination of a cell from outside."""
 
 
 def call(arguments: list[str], folder: pathlib.Path, dies_in: str = "") -> dict:
-    """One call of runs.py."""
+    """Calls runs.py once."""
     def train(strategy, *rest):
         if strategy == dies_in:
             raise Died

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the pytest plugin that chooses which of the collected tests
-# run, and says how many it left out.
+# This file implements the pytest plugin that selects which of the collected tests run, and reports
+# how many are left out.
 #
 #===----------------------------------------------------------------------===#
-"""pytest's options --quick and --whole, and the marker `thinned`."""
+"""Implements pytest's options --quick and --whole, and the marker `thinned`."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,9 @@ import pytest
 
 from support.covering import CHOICES, Item, too_slow, values_of_slow
 
-#: The file that scripts/record_durations.py writes: the seconds of items that take long.
+#: The file of scripts/record_durations.py: the seconds of slow items.
 DURATIONS = Path(__file__).parents[1] / "Inputs/durations.json"
-#: The number of a function's seeds that a quick run takes.
+#: The number of a function's seeds in a quick run.
 SEEDS = 10
 MARKER = ("thinned(strength, times=1): an ordinary run takes items with every combination "
           "of the values of `strength` parameters `times` times; --whole takes all")
@@ -38,8 +38,8 @@ def pytest_configure(config):
 
 
 def value_key(name, value):
-    """A key that equal values of a parameter have in common; objects are equal to themselves.
-    Seeds are samples: a few stand for all."""
+    """Returns a key that is the same for equal values of a parameter; objects equal only
+    themselves. Seeds are samples, so a few stand for all."""
     if name == "seed" and isinstance(value, int):
         return value % SEEDS
     plain = value is None or isinstance(value, (str, int, float))
@@ -47,7 +47,7 @@ def value_key(name, value):
 
 
 def describe(item, seconds):
-    """Collects the properties of an item from which the choice is made."""
+    """Returns the properties of an item on which the selection depends."""
     spec, mark = getattr(item, "callspec", None), item.get_closest_marker("thinned")
     params = spec.params if spec else {}
     values = {name: value_key(name, value) for name, value in params.items()}
@@ -57,7 +57,7 @@ def describe(item, seconds):
 
 
 def summary(mode, chosen, described):
-    """A text about the tests that did not run, or nothing."""
+    """Describes the tests that did not run, or returns nothing."""
     if len(chosen) == len(described):
         return ""
     lines = [f"{mode}: {len(chosen)} of {len(described)} tests"]
@@ -67,7 +67,7 @@ def summary(mode, chosen, described):
     return "\n".join(lines)
 
 
-# After pytest's own -k and -m: what is asked for by name is thinned by itself.
+# Run after pytest's own -k and -m, so that tests selected by name are thinned among themselves.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     mode = config.option.tests_chosen
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_sessionfinish(session):
-    """A worker of pytest-xdist tells the process that reports."""
+    """Reports from a pytest-xdist worker to the main process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["tests_left_out"] = session.config.tests_left_out
 

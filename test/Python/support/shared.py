@@ -1,13 +1,13 @@
-#===- shared.py - What workers make once -----------------------*- Python -*-===#
+#===- shared.py - Folders that workers share ------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the pytest plugin by which workers of pytest-xdist share what
-# takes long to make: a program that is built, the results of processes.
+# This file implements the pytest plugin with which pytest-xdist workers share results that take
+# long to make, such as built programs.
 #
 #===----------------------------------------------------------------------===#
-"""The fixture `made_once`: folders that all workers of a session share."""
+"""Implements the fixture `made_once`: folders that all workers of a session share."""
 
 import fcntl
 import os
@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-#: A file in a folder that is complete.
+#: The file that marks a folder as complete.
 COMPLETE = ".complete"
 
 
 def make_once(root: Path, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder of this name in ``root``. One process fills it with ``make``, and others
-    wait for it; where ``make`` fails, the next one begins anew."""
+    """Returns the folder of this name in ``root``. One process fills it with ``make``, and
+    others wait; if ``make`` fails, the next process starts again."""
     folder = root / name
     with open(root / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -37,9 +37,9 @@ def make_once(root: Path, name: str, make: Callable[[Path], object]) -> Path:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """made_once(name, make): :func:`make_once` in the session's temporary folder."""
+    """Returns made_once(name, make): :func:`make_once` in the session's temporary folder."""
     root = tmp_path_factory.getbasetemp()
-    # Each worker has a folder of its own in that of the session.
+    # Each worker has a separate folder within that of the session.
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
     return lambda name, make: make_once(root, name, make)

@@ -1,13 +1,13 @@
-#===- stable.py - Names that others rely on --------------------*- Python -*-===#
+#===- stable.py - Stable names --------------------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file collects the names that programs, packages and checkpoints rely on. Run as
-# a program it adds new ones to test/Python/data/stable.json, and takes none away.
+# This file collects the names that programs, packages and checkpoints rely on. Run as a program, it
+# adds new ones to test/Python/data/stable.json and removes none.
 #
 #===----------------------------------------------------------------------===#
-"""`found`: the functions of the C libraries, names of the library, arrays of kernels."""
+"""`found` returns functions of the C libraries, names of the library, and arrays of kernels."""
 
 import ctypes
 import json
@@ -24,19 +24,19 @@ LIBRARIES = {"tandem-runtime": BUILD / "runtime/libtandem_runtime.so",
 HEADERS = {"tandem-runtime": ROOT / "runtime/include/tandem-runtime",
            "tandem-c": ROOT / "include/tandem-c"}
 FUNCTION = re.compile(r"\b(tdm_\w+|tandem[A-Z]\w*)\(")
-#: The strategies whose arrays are on record: those that are recommended, and a paper's.
+#: The strategies whose arrays are recorded: the recommended ones, and a paper's.
 STRATEGIES = ("remainder", "flash-f16", "dither-softsign-root", "adam8bit", "collage-plus")
 
 
 def functions(library):
-    """The functions that headers name and the library exports."""
+    """Returns the functions that headers declare and the library exports."""
     text = "".join(path.read_text() for path in sorted(HEADERS[library].glob("*.h")))
     exported = ctypes.CDLL(str(LIBRARIES[library]))
     return sorted(name for name in set(FUNCTION.findall(text)) if hasattr(exported, name))
 
 
 def statuses():
-    """The text of each status by its number."""
+    """Returns the text of each status by its number."""
     text = ctypes.CDLL(str(LIBRARIES["tandem-runtime"])).tdm_status_string
     text.restype, names = ctypes.c_char_p, {}
     while (name := text(len(names))) != text(1 << 20):
@@ -45,12 +45,12 @@ def statuses():
 
 
 def arrays(strategy):
-    """The name and the type of each array of AdamW."""
+    """Returns the name and type of each array of AdamW."""
     return {plane.name: plane.type for plane in tandem.compile("adamw", strategy).planes}
 
 
 def found():
-    """All names that there are."""
+    """Returns all current names."""
     lists = {"graphs": tandem.graphs(), "strategies": tandem.strategies(),
              "layers": tandem.layers(), "recipes": tandem.recipes()}
     return {"functions": {library: functions(library) for library in LIBRARIES},
@@ -59,7 +59,7 @@ def found():
 
 
 def lost(before, now, where=""):
-    """Entries that are on record and no longer there, or have changed."""
+    """Returns recorded entries that no longer exist or have changed."""
     if isinstance(before, dict):
         return [fault for key, value in before.items()
                 for fault in lost(value, (now or {}).get(key), f"{where} {key}".strip())]

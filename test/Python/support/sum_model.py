@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the model of gradients that are averaged over ranks in codes, written
-# from docs/Torch.md.
+# This file implements the model of gradients averaged over ranks in codes, written from
+# docs/Torch.md.
 #
 #===----------------------------------------------------------------------===#
-"""`model_of`: the mean of coded gradients. `mean_of_values`: that of wide ones."""
+"""`model_of` computes the mean of coded gradients, `mean_of_values` that of wide ones."""
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from model.storage import Draw, nearest
 
 
 def entries_per_scale(storage, size):
-    """The elements that share each scale of a flat tensor."""
+    """Returns the number of elements that share each scale of a flat tensor."""
     if storage.group == WHOLE:
         return [slice(0, size)] if size else []
     return [slice(i, i + storage.group) for i in range(0, size, storage.group)]
 
 
 def own_scales(storage, planes, values):
-    """A rank's scales, which say nothing where no finite number but zero is."""
+    """Returns a rank's scales; groups without a nonzero finite number do not count."""
     scales = decode(storage.scale, planes["g.scale"]).copy()
     for i, part in enumerate(entries_per_scale(storage, len(values))):
         if not np.any(np.isfinite(values[part]) & (values[part] != 0)):
@@ -33,7 +33,7 @@ def own_scales(storage, planes, values):
 
 
 def shared_scales(storage, own, mu, count):
-    """The scales of sums and of means, and where no rank has said anything."""
+    """Returns the scales of sums and of means, and which groups no rank contributes to."""
     most, mu = np.max(own, axis=0), mu or 1 / count
     scale = np.clip(most / np.float32(mu), count * np.float32(2.0**-126), np.float32(2.0**112))
     mean = (scale / np.float32(count)).astype(np.float32)
@@ -46,8 +46,8 @@ def shared_scales(storage, own, mu, count):
 
 
 def model_of(storage, values, mu=None):
-    """(codes, scale, saturated) of the mean of values, one array for each rank, all
-    rounded to nearest: decoded, added in f32 in the order of ranks, encoded once."""
+    """Returns (codes, scale, saturated) of the mean of values, one array for each rank, rounded
+    to nearest: decoded, added in f32 in rank order, and encoded once."""
     storage, draw = nearest(storage), Draw()
     own = [storage.encode("g", x, draw) for x in values]
     decoded = [storage.decode(planes, "g") for planes in own]
@@ -58,7 +58,7 @@ def model_of(storage, values, mu=None):
 
 
 def summed(storage, values, scale):
-    """(codes, saturated) of the sum of values under the shared scales."""
+    """Returns (codes, saturated) of the sum of values under the shared scales."""
     given, draw = Scaled(storage.code, storage.group, "f32", "given"), Draw()
     shared = {"g.scale": encode("f32", scale)}
     sent = [given.renew(shared, "g", x, draw) for x in values]
@@ -71,7 +71,7 @@ def summed(storage, values, scale):
 
 
 def mean_of_values(storage, values, mu=None):
-    """The mean, in f32, of wide gradients that are encoded once before the sum."""
+    """Returns the f32 mean of wide gradients, each of which is encoded before the sum."""
     own = [storage.encode("g", x, Draw()) for x in values]
     scales = [own_scales(storage, planes, x) for planes, x in zip(own, values)]
     scale, mean = shared_scales(storage, scales, mu, len(values))

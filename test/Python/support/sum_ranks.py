@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what each of several processes does in the tests of sums of gradients.
-# Run as a program it is one of them, and writes what it has found.
+# This file implements the processes in the tests of gradient sums. Run as a program, it is one of
+# them, and writes its findings.
 #
 #===----------------------------------------------------------------------===#
-"""`run`: starts the processes and returns what each has found, by scenario."""
+"""`run` starts the processes and returns the findings of each, by scenario."""
 
 import datetime
 import sys
@@ -25,7 +25,7 @@ STEPS = 2
 
 
 def run(folder, count, seconds=240):
-    """The findings of all ranks."""
+    """Returns the findings of all ranks."""
     start_ranks(__file__, count, count, folder, timeout=seconds)
 
 
@@ -34,7 +34,7 @@ def findings(folder, count):
 
 
 def model_of(seed=1):
-    """A model with odd sizes, whose gradients take several of DDP's buckets of a kilobyte."""
+    """Returns a model with odd sizes, whose gradients fill several one-kilobyte DDP buckets."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(torch.nn.Linear(37, 29), torch.nn.Tanh(), torch.nn.Linear(29, 31),
                                torch.nn.Tanh(), torch.nn.Linear(31, 3)).bfloat16()
@@ -47,12 +47,12 @@ def loss_of(model, rank, step=0):
 
 
 def local(model, rank, step=0):
-    """A rank's own gradients."""
+    """Computes a rank's own gradients."""
     return list(torch.autograd.grad(loss_of(model, rank, step), list(model.parameters())))
 
 
 def error_of(work):
-    """The text of what a call raises."""
+    """Returns the text of the error that a call raises."""
     try:
         work()
     except Exception as error:
@@ -66,7 +66,7 @@ def error_of(work):
 
 
 def ddp(rank, poison=False, **options):
-    """(own gradients, averaged ones) of each step."""
+    """Returns (own gradients, averaged ones) of each step."""
     inner, steps = model_of(), []
     model = DistributedDataParallel(inner, bucket_cap_mb=0.001)
     state = FP8CompressState(**options)
@@ -96,7 +96,7 @@ def ddp_nan(rank):
 
 
 def ddp_differs(rank):
-    """Ranks with other factors get an error in the backward pass."""
+    """Checks that ranks with different factors get an error in the backward pass."""
     model = DistributedDataParallel(model_of())
     model.register_comm_hook(FP8CompressState(scaling=tt.AutomaticScaling(mu=1.0 + rank)),
                              fp8_compress_hook)
@@ -104,7 +104,7 @@ def ddp_differs(rank):
 
 
 def ddp_trains(rank):
-    """A strategy that stores gradients in codes trains under the hook."""
+    """Checks that a strategy with coded gradients trains under the hook."""
     inner = model_of()
     model = DistributedDataParallel(inner)
     model.register_comm_hook(FP8CompressState(), fp8_compress_hook)
@@ -125,7 +125,7 @@ def ddp_trains(rank):
 
 
 def reduced(rank, passes=1, **options):
-    """The planes of all gradients after a sum."""
+    """Returns the planes of all gradients after a sum."""
     model = model_of()
     optimizer = tt.AdamW(model.parameters(), strategy="fp8-collage-light", min_8bit_size=0)
     reduce = tt.GradientAllReduce(optimizer, **options)
@@ -147,14 +147,14 @@ def overlap(rank):
 
 
 def twice(rank):
-    """A backward pass after buckets have been sent."""
+    """Runs a backward pass after buckets have been sent."""
     model = model_of()
     optimizer = tt.AdamW(model.parameters(), strategy="fp8-lm", min_8bit_size=0)
     reduce = tt.GradientAllReduce(optimizer, overlap=True)
     loss_of(model, rank).backward()
     error = error_of(lambda: loss_of(model, rank).backward())
-    # It ends what is under way, and finds gradients that differ if the passes have ended
-    # at different ones.
+    # This ends pending collectives, and detects differing gradients if the passes ended at
+    # different ones.
     error_of(reduce)
     return error
 
@@ -168,7 +168,7 @@ def _differing(rank, shapes, overlap=False, **options):
 
 
 def differing(rank):
-    """Ranks with other parameters, orders, types, seeds or strategies."""
+    """Uses ranks with different parameters, orders, dtypes, seeds or strategies."""
     other = rank == 1
     return {
         "shapes": _differing(rank, [(40, 3)] if other else [(40, 3), (7,)]),
@@ -182,7 +182,7 @@ def differing(rank):
 
 
 def wide(rank):
-    """Gradients that are put into p.grad: the ranks' own, and the mean."""
+    """Sums gradients set in p.grad; returns the ranks' own and the mean."""
     param = torch.nn.Parameter(torch.zeros(41, dtype=torch.bfloat16))
     optimizer = tt.AdamW([param], strategy="fp8-lm", min_8bit_size=0)
     reduce = tt.GradientAllReduce(optimizer)
@@ -198,7 +198,7 @@ def wide(rank):
 
 
 def fsdp2(rank):
-    """(own gradients, this rank's shards of the mean)."""
+    """Returns (own gradients, this rank's shards of the mean)."""
     from torch.distributed.fsdp import fully_shard
 
     plain, model = model_of(), model_of()

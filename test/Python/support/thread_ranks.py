@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements a transport of several ranks without processes, which counts what
+# This file implements a transport of several ranks without processes, which counts the bytes that
 # they send.
 #
 #===----------------------------------------------------------------------===#
-"""`Threads`: runs ranks as threads. `Rank`: what tandem.torch takes for their transport."""
+"""`Threads` runs ranks as threads. `Rank` is the transport that tandem.torch gets."""
 
 import threading
 
@@ -21,7 +21,7 @@ class Threads:
         self.size, self._barrier, self._given = size, threading.Barrier(size, timeout=120), {}
 
     def exchange(self, rank, tensor):
-        """The tensors of all ranks."""
+        """Returns the tensors of all ranks."""
         self._given[rank] = tensor.clone()
         self._barrier.wait()
         given = [self._given[r] for r in range(self.size)]
@@ -29,7 +29,7 @@ class Threads:
         return given
 
     def run(self, work):
-        """work(rank) on every rank, at the same time, with a `Rank` each."""
+        """Runs work(rank) on every rank at the same time, with a `Rank` each."""
         results, errors = [None] * self.size, []
 
         def target(number):
@@ -44,7 +44,7 @@ class Threads:
             thread.start()
         for thread in threads:
             thread.join()
-        # The first failure, and not that the others then waited in vain.
+        # Report the first failure, rather than others that then waited in vain.
         errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
         if errors:
             raise errors[0]
@@ -52,12 +52,12 @@ class Threads:
 
 
 class Rank:
-    """One of them.
+    """One rank.
 
     Attributes:
-        sent: the bytes that it has sent to other ranks. A maximum or sum counts as a ring's:
-            2 (N - 1) / N of the tensor.
-        received: those that it has got.
+        sent: the bytes sent to other ranks. A maximum or sum counts like that of a ring:
+        2 (N - 1) / N of the tensor.
+        received: the bytes received from other ranks.
     """
 
     def __init__(self, threads, number):
@@ -97,5 +97,5 @@ class Rank:
 
 
 def one_rank():
-    """The only rank of a run."""
+    """Returns the only rank of a run."""
     return Rank(Threads(1), 0)

@@ -6,7 +6,7 @@
 # This file implements what the tests of the PyTorch optimizers share.
 #
 #===----------------------------------------------------------------------===#
-"""Parameters, gradients and states as bits; optimizers compared bit by bit."""
+"""Makes parameters, gradients and states as bits, and compares optimizers bit by bit."""
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ _BITS = {1: (torch.int8, np.uint8), 2: (torch.int16, np.uint16), 4: (torch.int32
          8: (torch.int64, np.uint64)}
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY
-# The strategies whose weights and gradients PyTorch has a type for.
+# The strategies whose weights and gradients have a PyTorch dtype.
 VISIBLE = [name for name, strategy in LIBRARY.items() if isinstance(strategy.grad, Plain)]
 
 
-# A strategy of f32 weights whose states are not f32.
+# A strategy with f32 weights whose states are not f32.
 WIDE = """
 tandem.strategy @wide compute(<f32, f32>) {
   tandem.assign param = #tandem.float<f32>
@@ -35,32 +35,32 @@ tandem.strategy @wide compute(<f32, f32>) {
 
 
 def bits(tensor):
-    """The bits of a tensor's elements, in C order."""
+    """Returns the bits of a tensor's elements in C order."""
     integer, unsigned = _BITS[tensor.element_size()]
     flat = tensor.detach().contiguous().view(integer).flatten()
     return flat.numpy().view(unsigned).copy()
 
 
 def dtype_of(strategy):
-    """The type of a strategy's weights and gradients."""
+    """Returns the dtype of a strategy's weights and gradients."""
     return _DTYPES[LIBRARY[strategy].grad.format]
 
 
 def parameters(shapes, dtype=torch.bfloat16, seed=0):
-    """Random parameters of these shapes."""
+    """Returns random parameters of these shapes."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.nn.Parameter(torch.randn(shape, generator=generator).to(dtype))
             for shape in shapes]
 
 
 def placeholders(count):
-    """Frozen parameters. Those after them have the numbers, and so the random bits, that
-    they have after as many others."""
+    """Returns frozen parameters. Parameters after them have the same numbers, and so the same
+    random bits, as after as many others."""
     return [torch.nn.Parameter(torch.zeros(1), requires_grad=False) for _ in range(count)]
 
 
 def set_gradients(params, seed):
-    """Random gradients that depend only on the seed."""
+    """Sets random gradients that depend only on the seed."""
     generator = torch.Generator().manual_seed(seed)
     for param in params:
         grad = torch.randn(param.shape, generator=generator) * 1e-2
@@ -72,14 +72,14 @@ def params_of(optimizer):
 
 
 def train(optimizer, seeds):
-    """One step for each seed."""
+    """Takes one step for each seed."""
     for seed in seeds:
         set_gradients(params_of(optimizer), seed)
         optimizer.step()
 
 
 def assert_same_bits(got, want):
-    """Two optimizers agree in every bit of parameters and states."""
+    """Asserts that two optimizers agree in all bits of parameters and states."""
     for p, q in zip(params_of(got), params_of(want), strict=True):
         assert np.array_equal(bits(p), bits(q))
         assert got.state.get(p, {}).keys() == want.state.get(q, {}).keys()

@@ -1,10 +1,9 @@
-#===- torch_needs.py - What older PyTorch lacks ----------------*- Python -*-===#
+#===- torch_needs.py - Marks for older PyTorch ----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the marks of tests that need what the oldest supported
-# PyTorch lacks.
+# This file implements marks for tests that need features which the oldest supported PyTorch lacks.
 #
 #===----------------------------------------------------------------------===#
 
@@ -25,7 +24,7 @@ needs_fully_shard = pytest.mark.skipif(
     not at_least(2, 6), reason="torch.distributed.fsdp.fully_shard is in PyTorch 2.6")
 needs_dtensors = pytest.mark.skipif(not at_least(2, 5),
                                     reason="DTensors of fully_shard are in PyTorch 2.5")
-#: Modules whose weights are decoded pass on what a checkpoint around them saves.
+#: Checkpoints must see the saved tensors of modules with decoded weights.
 needs_hooks_around = pytest.mark.skipif(
     not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"),
     reason="this PyTorch does not say which hooks are in force")

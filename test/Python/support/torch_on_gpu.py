@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what has tandem.torch take tensors of the CPU for those of a
-# GPU: the driver without a GPU shares the memory of the process.
+# This file makes tandem.torch treat CPU tensors as those of a GPU: the driver without a GPU shares
+# the process's memory.
 #
 #===----------------------------------------------------------------------===#
 """`with gpu.holds_torch():` runs optimizers on the GPU; `Graph` captures a step."""
@@ -21,8 +21,8 @@ _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 class FakeExecutor(_executor.GPU):
-    """A GPU whose memory is the CPU's. What PyTorch would put into the stream itself
-    is a function there."""
+    """A GPU whose memory is the CPU's. Work that PyTorch would enqueue in the stream is a
+    function there."""
 
     def __init__(self, gpu, ordinal, stream):
         super().__init__(ordinal)
@@ -49,7 +49,7 @@ class FakeExecutor(_executor.GPU):
 
 
 class TorchGPU(FakeGPU):
-    """GPUs that hold the tensors for which `ordinal_of` gives a number, all by default."""
+    """GPUs that hold the tensors for which `ordinal_of` returns an ordinal, by default all."""
 
     def __init__(self, count=1):
         super().__init__(count=count)
@@ -60,7 +60,7 @@ class TorchGPU(FakeGPU):
 
     @contextmanager
     def holds_torch(self, ordinal_of=lambda tensor: 0):
-        """While it lasts, tensors of the CPU are on GPUs."""
+        """Returns a context in which CPU tensors count as being on GPUs."""
         def executor_of(tensor):
             if not tensor.is_cpu:
                 return before(tensor)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements small modules of all classes of norms and gated blocks in
-# Hugging Face transformers: with the defaults of a model's configurations, and
-# with an awkward configuration, in which everything that may matter does.
+# This file makes small modules of all classes of norms and gated blocks in Hugging Face
+# transformers, with the defaults of a model's configurations, and with an awkward configuration in
+# which every setting may matter.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,11 +20,11 @@ from transformers import PreTrainedConfig
 
 WIDTH, INNER = 48, 96
 
-#: Sizes in configurations that are made small.
+#: Entries of configurations that are sizes, which are reduced.
 SIZES = re.compile("size|dim|width|channels|rank|features")
 INNER_SIZES = re.compile("inter|ffn|mlp|inner|hidden_dim")
 
-#: Values by the names of arguments and of configurations' entries, first match first.
+#: Values by the names of arguments and configuration entries; the first match counts.
 AWKWARD = (("multipliers", [0.5, 2.0]), ("multiplier|scale|scaling", 0.75),
            ("dropout|_rate", 0.25), ("eps", 1e-5), ("pattern|sparsity", [0.5] * 4),
            ("limit|clamp", 1.5), ("bias", True), ("act", "gelu"), (INNER_SIZES, INNER),
@@ -41,15 +41,15 @@ class AwkwardConfig:
 
 
 def modules_of(kind):
-    """The modules modeling_* or configuration_* of transformers' models that can be imported,
-    by the model's name."""
+    """Returns the modules modeling_* or configuration_* of transformers' models that can be
+    imported, by the model's name."""
     for model in pkgutil.iter_modules(transformers.models.__path__):
         package = importlib.import_module(f"transformers.models.{model.name}")
         for part in pkgutil.iter_modules(getattr(package, "__path__", ())):
             if part.name.startswith(kind):
                 try:
                     yield model.name, importlib.import_module(f"{package.__name__}.{part.name}")
-                except ImportError:  # What some models need besides is not installed.
+                except ImportError:  # requires a package that is not installed
                     continue
 
 
@@ -60,7 +60,7 @@ def own_classes(module, base):
 
 
 def is_wanted(kind):
-    """Whether a class is a norm, or has the three layers of a gated block."""
+    """Returns whether a class is a norm, or has the three layers of a gated block."""
     if kind.__name__.endswith("Norm"):
         return True
     names = {name for base in kind.__mro__ if base.__module__.startswith("transformers.models")
@@ -70,26 +70,26 @@ def is_wanted(kind):
 
 
 def shrink(config):
-    """Makes a configuration's sizes small, and those of the configurations in it."""
+    """Reduces the sizes in a configuration and in its nested configurations."""
     for name, value in list(vars(config).items()):
         if isinstance(value, PreTrainedConfig):
             shrink(value)
         elif type(value) is int and value > 64 and SIZES.search(name):
             try:
                 setattr(config, name, INNER if INNER_SIZES.search(name) else WIDTH)
-            except Exception:  # Some configurations check each entry as it is set.
+            except Exception:  # some configurations validate each assignment
                 continue
 
 
 def default_configs(model):
-    """Small configurations of a model, and those in them."""
+    """Returns small configurations of a model, and their nested ones."""
     found = []
     for _, module in ((m, c) for m, c in CONFIGURATIONS if m == model):
         for kind in own_classes(module, PreTrainedConfig):
             try:
                 config = kind()
                 shrink(config)
-            except Exception:  # Some configurations need arguments.
+            except Exception:  # some configurations require arguments
                 continue
             found += [config, *(v for v in vars(config).values()
                                 if isinstance(v, PreTrainedConfig))]
@@ -100,7 +100,7 @@ CONFIGURATIONS = list(modules_of("configuration_"))
 
 
 def arguments(kind, config):
-    """The arguments that a class's constructor has to be given."""
+    """Returns the arguments that a class's constructor requires."""
     values = {}
     for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -116,12 +116,12 @@ def arguments(kind, config):
 def made(kind, config):
     try:
         return kind(**arguments(kind, config))
-    except Exception:  # It needs another configuration, or more than a number.
+    except Exception:  # requires another configuration, or more than a number
         return None
 
 
 def all_modules():
-    """Classes of norms and gated blocks, with the modules that could be made of each."""
+    """Yields classes of norms and gated blocks with the modules that could be made of each."""
     for model, module in modules_of("modeling_"):
         kinds = [kind for kind in own_classes(module, torch.nn.Module) if is_wanted(kind)]
         configs = default_configs(model) if kinds else []

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements training under a wrapper of several ranks and a strategy, beside one
-# process that takes the same gradients. Run as a program it is one of the ranks.
+# This file trains under a distributed wrapper and a strategy, and compares with one process that
+# gets the same gradients. Run as a program, it is one of the ranks.
 #
 #===----------------------------------------------------------------------===#
-"""`WRAPPERS`, `outcome`: what becomes of a cell. `run_cells`: those of a list, on gloo ranks."""
+"""Defines `WRAPPERS`; `outcome` runs a cell, and `run_cells` runs a list of cells on gloo ranks."""
 
 import datetime
 import json
@@ -32,8 +32,8 @@ from support.gloo import start_ranks
 from tandem.torch import distributed as ttd
 
 INPUTS, ODD, OUTPUTS = 20, 37, 24
-#: The features that tensor parallelism divides: few, and enough for matrices of them to have more
-#: elements than ranks gather.
+#: The features that tensor parallelism divides: few, or enough for matrices with more elements than
+#: ranks gather.
 FEATURES = {"small": 24, "large": 24 * 512}
 
 
@@ -44,7 +44,7 @@ def dtype_of(strategy):
 
 
 class Model(torch.nn.Module):
-    """Layers whose rows ranks do not share evenly, and two that tensor parallelism divides."""
+    """Has layers whose rows do not divide evenly, and two for tensor parallelism."""
 
     def __init__(self, cell, linear=torch.nn.Linear, **options):
         super().__init__()
@@ -67,7 +67,7 @@ def optimizer_of(params, cell, make=None):
 
 
 #===----------------------------------------------------------------------===#
-# Wrappers: each makes a model, its optimizer, and what a step begins with
+# Wrappers: each makes a model, its optimizer, and the beginning of a step
 #===----------------------------------------------------------------------===#
 
 
@@ -115,7 +115,7 @@ def fsdp2_codes(cell):
 
 
 def meshes(*names):
-    """Ranks in two dimensions, the first of two where that can be."""
+    """Returns meshes of ranks in two dimensions, the first with two ranks if possible."""
     size = dist.get_world_size()
     first = 2 if size % 2 == 0 and size > 2 else 1
     return init_device_mesh("cpu", (first, size // first), mesh_dim_names=names)
@@ -146,7 +146,7 @@ def fp8_tp(cell):
 WRAPPERS = {"DDP": ddp, "DDP, 8-bit hook": ddp_hook, "GradientAllReduce": all_reduce,
             "ZeRO": zero, "FSDP2": fsdp2, "FSDP2, 8 bits": fsdp2_codes, "HSDP": hsdp,
             "FSDP2 over TP": fsdp2_tp, "FP8 TP": fp8_tp}
-#: Those whose ranks have the same inputs, all of them or some.
+#: Wrappers in which all or some ranks have the same inputs.
 SHARED_INPUTS = {"FP8 TP": lambda: 0,
                  "FSDP2 over TP": lambda: meshes("dp", "tp").get_local_rank("dp")}
 
@@ -162,7 +162,7 @@ def whole_gradient(param):
 
 
 def hand_over(optimizer, params, alone, twins):
-    """Gives one process's optimizer the gradients that the ranks have."""
+    """Passes the ranks' gradients to one process's optimizer."""
     for param, twin in zip(params, twins, strict=True):
         planes = getattr(optimizer, "_gradients", None) and optimizer._gradients.get(param)
         if planes:
@@ -173,11 +173,11 @@ def hand_over(optimizer, params, alone, twins):
 
 
 def states_of(optimizer):
-    return getattr(optimizer, "optim", optimizer).state  # ZeRO has an optimizer of its own part
+    return getattr(optimizer, "optim", optimizer).state  # ZeRO wraps the one of its part
 
 
 def differences(names, params, optimizer, twins, single):
-    """The weights and planes of states that differ from those of one process."""
+    """Returns the weights and state planes that differ from those of one process."""
     found, state = [], states_of(optimizer)
     for name, param, twin in zip(names, params, twins, strict=True):
         if not torch.equal(gather(param), gather(twin)):
@@ -191,7 +191,7 @@ def differences(names, params, optimizer, twins, single):
 
 
 def train(cell, steps=2):
-    """The weights and planes that differ from one process after some steps."""
+    """Returns the weights and planes that differ from one process after some steps."""
     model, optimizer, begin = WRAPPERS[cell["wrapper"]](cell)
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     names, params = zip(*inner.named_parameters())
@@ -212,7 +212,7 @@ def train(cell, steps=2):
 
 
 def outcome(cell):
-    """"right", what differs from one process, or the error."""
+    """Returns "right", the differences from one process, or the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

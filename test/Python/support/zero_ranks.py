@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements what ranks do in the tests of ZeroRedundancyOptimizer: each
-# function compares with one process that has all parameters and the same gradients.
+# This file implements the ranks in the tests of ZeroRedundancyOptimizer: each function compares
+# with one process that has all parameters and the same gradients.
 #
 #===----------------------------------------------------------------------===#
-"""Functions that `support.gloo.run_ranks` calls."""
+"""Implements functions for `support.gloo.run_ranks`."""
 
 import io
 
@@ -29,7 +29,7 @@ OPTIONS = {"lr": 1e-2, "min_8bit_size": 0, "seed": 5}
 
 
 def equal(first, second):
-    """Whether two lists of tensors have the same bits."""
+    """Returns whether two lists of tensors have the same bits."""
     return all(torch.equal(a.detach().contiguous().view(torch.uint8).flatten(),
                            b.detach().contiguous().view(torch.uint8).flatten())
                for a, b in zip(first, second, strict=True))
@@ -53,7 +53,7 @@ def train(params, optimizer, steps, first=0):
 
 
 def _compare(name, strategy):
-    """Says whether a rank has the weights and states of one process after three steps."""
+    """Compares a rank's weights and states with one process after three steps."""
     options = OPTIONS | {"strategy": strategy}
     ours, theirs = (parameters(SHAPES, dtype_for(strategy)) for _ in range(2))
     zero = ZeroRedundancyOptimizer(ours, getattr(tt, name), **options)
@@ -78,7 +78,7 @@ def cases():
 
 
 def skips():
-    """A rank skips a step if any rank's parameter has a gradient that is not finite."""
+    """Checks that a rank skips a step if any rank has a nonfinite gradient."""
     options = OPTIONS | {"strategy": "fp8-lm", "skip_nonfinite": True}
     ours, theirs = parameters(SHAPES), parameters(SHAPES)
     zero = ZeroRedundancyOptimizer(ours, tt.AdamW, **options)
@@ -98,8 +98,8 @@ def skips():
 
 
 def consolidated(zero):
-    """The state of all ranks, on each of them. Pickled as torch.save does, which knows 8-bit
-    floats."""
+    """Returns the state of all ranks on each of them, pickled as torch.save does, which supports
+    8-bit floats."""
     zero.consolidate_state_dict(to=0)
     file = io.BytesIO()
     torch.save(zero.state_dict() if dist.get_rank() == 0 else None, file)
@@ -109,7 +109,7 @@ def consolidated(zero):
 
 
 def groups():
-    """Groups under different strategies, one of which comes later, are balanced by bytes."""
+    """Checks that groups under different strategies, one added later, are balanced by bytes."""
     ours, theirs = parameters(SHAPES), parameters(SHAPES)
 
     def made(params, build):
@@ -133,7 +133,7 @@ def groups():
 
 
 def checkpoints():
-    """A consolidated state goes on in one process and on these ranks."""
+    """Resumes from a consolidated state in one process and on these ranks."""
     for strategy in ("fp8-lm", "adam8bit"):
         options = OPTIONS | {"strategy": strategy}
         ours, theirs = parameters(SHAPES), parameters(SHAPES)
@@ -159,7 +159,7 @@ def checkpoints():
 
 
 def few():
-    """A rank may have no parameter."""
+    """Checks that a rank may have no parameters."""
     ours, theirs = parameters([(8, 8)]), parameters([(8, 8)])
     train(ours, ZeroRedundancyOptimizer(ours, tt.AdamW, **OPTIONS), 2)
     train(theirs, tt.AdamW(theirs, **OPTIONS), 2)
@@ -167,7 +167,7 @@ def few():
 
 
 def weight_codes():
-    """Codes that are sent are those of the weights that one process would have."""
+    """Checks that sent codes are those of the weights of one process."""
     options, e4m3 = OPTIONS | {"strategy": "fp8-lm"}, codec("f8E4M3FN")
     ours, theirs = parameters(SHAPES), parameters(SHAPES)
     zero = ZeroRedundancyOptimizer(ours, tt.AdamW, weight_codes=ours[:5], **options)
@@ -178,7 +178,7 @@ def weight_codes():
                 for i, p in enumerate(theirs)]
 
     for step in range(3):
-        if step == 1:  # what is written by hand is the weight
+        if step == 1:  # a weight that is written manually counts
             for params in (ours, theirs):
                 params[0].data[3] = 2.5
         train(ours, zero, 1, first=step)
@@ -206,7 +206,7 @@ class Small(torch.nn.Module):
 
 
 def under_ddp():
-    """DistributedDataParallel averages gradients; parameters may be views of buckets."""
+    """Checks DistributedDataParallel, with parameters as views of buckets."""
     for strategy, views in (("fp8-lm", False), ("collage-plus", True)):
         model, reference = Small(), Small()
         wrapped = torch.nn.parallel.DistributedDataParallel(model)
@@ -229,7 +229,7 @@ def under_ddp():
 
 
 def level_o3():
-    """FP8-LM's level O3 against its strategy in one process, on the same sums of gradients."""
+    """Compares FP8-LM's level O3 with its strategy in one process, for the same gradient sums."""
     torch.manual_seed(dist.get_rank())
     model, reference = Small(), Small()
     optimizer = tt.fp8_lm(model, "O3", lr=1e-2, seed=5)
@@ -264,7 +264,7 @@ def level_o3():
 
 
 def refusals():
-    """The text of each refusal."""
+    """Returns the text of each error."""
     params = parameters(SHAPES)
     given = {
         "class": lambda: ZeroRedundancyOptimizer(params, torch.optim.AdamW),

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the library still computes the recorded bits and is
-# compiled to the recorded code: a sample that has every graph, strategy, layer, recipe
-# and option (scripts/bits.sh has all of it), and that the check finds a changed bit.
+# This file tests that the library still computes the recorded bits and compiles to the recorded
+# code, for a sample with every graph, strategy, layer, recipe and option (scripts/bits.sh covers
+# all), and that the check detects a changed bit.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,7 +26,7 @@ from bits_kernels import Case  # noqa: E402
 
 PARTS = {part: (record, make) for record, parts in bits.RECORDS.items()
          for part, make in parts.items()}
-#: The number of the sample's cases of which one is compared for code, which takes longest to make.
+#: One in this many of the sample's cases is compared for code, which is the slowest part.
 STRIDES = {"ptx": 2, "objects": 4}
 
 #===------------------------------------------------------------------------===#
@@ -48,7 +48,7 @@ def test_nothing_has_changed(part):
 
 @pytest.mark.parametrize("record", bits.RECORDS)
 def test_the_record_has_the_library(record):
-    """No more and no less; scripts/bits.sh --write brings it up to date."""
+    """The record and the library have the same entries; scripts/bits.sh --write updates it."""
     hashes = bits.read(record)["hashes"]
     assert bits.changed_names(hashes, bits.cases_of(record)) == []
     assert list(hashes) == sorted(hashes)
@@ -63,7 +63,7 @@ def test_the_sample_has_everything():
         assert {f"{kind} {name}" for name in names} <= features
 
 #===------------------------------------------------------------------------===#
-# What the check finds
+# Differences that the check finds
 #===------------------------------------------------------------------------===#
 
 ONLY = "^graph sgd (fp32|bf16|coat)$"
@@ -71,7 +71,7 @@ ONLY = "^graph sgd (fp32|bf16|coat)$"
 
 @pytest.fixture
 def folder(tmp_path):
-    """A record of three graphs."""
+    """Makes a record of three graphs."""
     assert bits.main(["--write", "--files", "bits", "--only", ONLY,
                       "--results", str(tmp_path)]) == 0
     return tmp_path
@@ -114,7 +114,7 @@ def test_missing_and_foreign_entries_are_found(folder, capsys):
 
 
 def test_a_flipped_bit_changes_the_hash(monkeypatch):
-    """A kernel that does one bit otherwise in its last step."""
+    """The kernel changes one bit in its last step."""
     case = next(c for c in bits.graph_cases() if c.name == "graph sgd bf16")
     right, steps = case.run(), []
     launch = tandem.Kernel.__call__

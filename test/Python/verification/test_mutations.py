@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the list of known faults is of the present
-# sources, that its results are, and that the faults which need no build are found.
-# scripts/mutate.sh shows it of all.
+# This file tests that the list of known faults and its results match the current sources, and that
+# the faults which need no build are found. scripts/mutate.sh covers all faults.
 #
 #===----------------------------------------------------------------------===#
 
@@ -37,8 +36,8 @@ def test_the_list_is_of_the_present_sources():
 
 
 def has_comma_outside(text):
-    """Whether there is a comma outside of all parentheses. `c ? (a, b) : (c, d)` would not be
-    two arguments."""
+    """Returns whether there is a comma outside of parentheses. `c ? (a, b) : (c, d)` would not
+    be two arguments."""
     outside, depth = "", 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -56,14 +55,14 @@ def test_switched_faults_keep_the_original():
 
 
 def test_results_are_of_the_present_list():
-    """Each fault that was run was found, and by a test of the list; the page says of the
-    rest that it has not been run."""
+    """Each fault that was run was found by a test of the list; the page reports the others as
+    not run."""
     rows = mutate.load(mutate.RESULTS)
     assert rows
     for mutation in MUTATIONS:
         if mutation.name in rows:
             assert rows[mutation.name]["test"] in mutation.tests, mutation.name
-    # None is left of an earlier list.
+    # No result of an earlier list is left.
     assert len(json.loads(mutate.RESULTS.read_text())["rows"]) == len(rows)
 
 
@@ -91,7 +90,7 @@ def test_a_changed_fault_has_no_result(tmp_path):
 
 
 def copy_package(directory):
-    """The package `tandem` in a directory of its own."""
+    """Copies the package `tandem` to a separate directory."""
     source = Path(tandem.__file__).parent
     shutil.copytree(source, directory / "tandem",
                     ignore=shutil.ignore_patterns("__pycache__", "*.so"))
@@ -134,7 +133,7 @@ def leaves_the_bits(kernel):
     ("sqrt.rn.f32", "sqrt.approx.f32"), ("div.rn.f32", "div.full.f32"),
     ("mul.rn.f32", "mul.rn.ftz.f32")])
 def test_faults_in_ptx(find, replace):
-    """The evaluator, which has all the tests of PTX, does not take them or says so."""
+    """The evaluator, which runs all PTX tests, rejects the PTX or reports the fault."""
     kernel = compiled("adamw", "collage-plus", "sm_90")
     if find not in kernel.ptx:
         pytest.skip(f"the kernel has no {find}")

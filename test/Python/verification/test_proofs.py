@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests that each step which replaces a sequence of float operations has
-# a proof: a quick one is made here, a slow one is on record for just the formulas
-# that follow from what the passes make today. No proof may be empty, and the
-# translation into formulas is compared with the interpreter.
+# This file tests that each step which replaces a sequence of float operations has a proof. Quick
+# proofs are made here; slow ones are recorded for exactly the formulas that follow from the current
+# passes. No proof may be vacuous, and the translation into formulas is compared with the
+# interpreter.
 #
 #===----------------------------------------------------------------------===#
 
@@ -34,8 +34,8 @@ RECORD = read_record()
 PROGRAM_STEPS = [name for name, step in STEPS.items() if isinstance(step, Step)]
 LEMMAS = [name for name in STEPS if name not in PROGRAM_STEPS]
 
-#: The lemmas that justify the range analysis's proofs, and what is made of
-#: the transforms: a shorter TwoSum, and roundings left out in lanes.
+#: The lemmas that justify the range analysis's proofs, and their uses in the transforms: a shorter
+#: TwoSum, and roundings omitted in lanes.
 SUMS = ["order", "undo", "negate", "shorten", "elide-difference", "elide-rest"]
 LEMMAS_OF = {"order": ["larger", *SUMS], "multiple": SUMS,
              "trail": ["trail", "trail-error", "trail-order", "trail-two-sum",
@@ -69,7 +69,7 @@ def test_record_has_no_other_steps():
 
 
 class Changed(Step):
-    """A step whose passes make another program."""
+    """A step whose passes produce a different program."""
 
     after = property(lambda self: self.text)
 
@@ -82,20 +82,20 @@ def changed(name, old, new):
     return wrong
 
 
-#: Ties away from zero, another operation, another place to round at.
+#: Ties away from zero, a different operation, and rounding at a different place.
 WRONG = [("value = 32767", "value = 32768"), ("arith.addf", "arith.subf"),
          ("value = 16 :", "value = 15 :")]
 
 
 @pytest.mark.parametrize("old, new", WRONG)
 def test_wrong_sequence_is_refuted(old, new):
-    """A proof that cannot fail is none."""
+    """A proof that cannot fail proves nothing."""
     difference, _ = prove(changed("emulate-add-bf16", old, new), time_limit=300)
     assert difference is not None
 
 
 def test_wrong_factor_is_refuted():
-    """A product that may be anything is of the same factors on both sides."""
+    """The over-approximated product must have the same factors on both sides."""
     name = "emulate-fma-f8E5M2"
     product = re.search(r'"arith.mulf"\((%\w+), (%\w+)\)', STEPS[name].after)
     wrong = changed(name, product[0], f'"arith.mulf"({product[1]}, {product[1]})')
@@ -118,7 +118,7 @@ def test_changed_function_needs_another_proof():
 
 
 def is_settled(name):
-    """By a proof or a run on all operands."""
+    """Returns whether there is a proof or a run over all operands."""
     row = certified(RECORD[name], read_parts(RESULTS))
     return row["result"] in ("proved", "no failure")
 
@@ -131,7 +131,7 @@ def test_what_a_proof_relies_on_is_settled(name):
 
 
 def formats_with_lemmas():
-    """The compiler's table: formats in which something may follow from a proof."""
+    """Returns the compiler's table of formats for which the analysis may use proofs."""
     source = ROOT / "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
     table = re.search(r"formatsWithLemmas\[\] = \{(.*?)\};", source.read_text(), re.S)
     return {proof: formats.split() for proof, formats in
@@ -143,14 +143,14 @@ def test_nothing_is_rewritten_without_lemmas():
     assert table.keys() == LEMMAS_OF.keys()
     for proof, formats in table.items():
         for form in formats:
-            # No lanes hold f32.
+            # f32 is never in lanes.
             lemmas = [x for x in LEMMAS_OF[proof]
                       if form in FORMATS or not x.startswith("elide")]
             assert [x for x in lemmas if not is_settled(f"{x}-{form}")] == []
 
 
 def test_range_analysis_has_lemmas():
-    """Each of the proofs that it names has a lemma."""
+    """Each proof that the analysis names has a lemma."""
     header = "include/tandem/Dialect/Tandem/Analysis/ErrorFreeTransforms.h"
     enum = re.search(r"enum class Proof \{(.*?)\n\};", (ROOT / header).read_text(), re.S)
     names = re.findall(r"^  (\w+),?$", enum[1], re.M)
@@ -161,7 +161,7 @@ def test_range_analysis_has_lemmas():
                for form in FORMATS)
 
 
-#: Lemmas that are wrong without one of their premises.
+#: Lemmas that do not hold without one of their premises.
 NEEDED = [("order-f8E5M2", 3), ("undo-f8E5M2", 3), ("residual-f8E5M2", 5), ("trail-f8E5M2", 3),
           ("trail-product-f8E5M2", 3), ("larger-f8E5M2", 1)]
 
@@ -178,7 +178,7 @@ def test_premise_is_needed(name, premise):
     assert difference is not None
 
 #===----------------------------------------------------------------------===#
-# Proofs of nothing
+# Vacuous proofs
 #===----------------------------------------------------------------------===#
 
 
@@ -204,7 +204,7 @@ def test_premises_hold_of_something(name):
 
 
 def random_bits(form, count, seed=5):
-    """Near one as often as anywhere."""
+    """Returns random bits, half of them near one."""
     rng = np.random.default_rng(seed)
     width = WIDTHS[form]
     one = {"bf16": 0x3F80, "f16": 0x3C00, "f8E5M2": 0x3C, "f8E4M3FN": 0x38,
@@ -222,8 +222,7 @@ def fix_inputs(context, position, are_equal):
 
 @pytest.mark.parametrize("name", PROGRAM_STEPS)
 def test_formulas_allow_any_inputs(name):
-    """Definitions that contradict each other would prove anything. What is assumed
-    holds of equal operands."""
+    """Contradictory definitions would prove anything. The assumptions hold for equal operands."""
     is_limited = STEPS[name].assume is not None
     for position in ((1,) if is_limited else range(4)):
         context = context_for(STEPS[name], time_limit=60)
@@ -235,7 +234,7 @@ def test_formulas_allow_any_inputs(name):
 # The translation
 #===----------------------------------------------------------------------===#
 
-#: Every float operation that formulas know, on one format.
+#: Every float operation that formulas support, in one format.
 _PROGRAM = """
 %sum = arith.addf %a, %b : {0}
 %difference = arith.subf %sum, %c : {0}
@@ -253,8 +252,8 @@ _PROGRAM = """
 
 
 def check_with_interpreter(text, inputs, output, tmp_path, count):
-    """With inputs fixed, formulas have a model, and in all of them the result is the
-    interpreter's."""
+    """Asserts that formulas with fixed inputs are satisfiable, and that in every model the
+    result is the interpreter's."""
     path = tmp_path / "program.mlir"
     path.write_text(text)
     kernel = Kernel(text)

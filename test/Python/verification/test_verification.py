@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file runs the parts of tandem-verify that fit into a test, whole or in a
-# sample of their units, and tests that tool, its driver and the page.
+# This file runs the parts of tandem-verify that fit into a test, completely or for a sample of
+# their units, and tests the tool, its driver and the page.
 #
 #===----------------------------------------------------------------------===#
 
@@ -34,7 +34,7 @@ PAIRS = ("(add|sub|mul|div|fast_two_sum|two_sum|ordered_two_sum|two_prod|"
 
 
 def verify(*arguments):
-    """The tool's lines and its exit status."""
+    """Returns the tool's output lines and exit status."""
     done = subprocess.run([driver.TOOL, *map(str, arguments)], capture_output=True,
                           text=True)
     assert done.returncode in (0, 1), done.stderr
@@ -54,8 +54,8 @@ def names(pattern):
 #===----------------------------------------------------------------------===#
 
 
-# The share of each part that is run: one unit in `stride`. Odd strides take operands of
-# both signs and all exponents.
+# The fraction of each part that runs: one unit in `stride`. Odd strides cover operands of both
+# signs and all exponents.
 RUNS = {
     "oracle-bytes": (f"oracle-{BYTES}", 1),
     "oracle-halves": (f"oracle-{WIDE}", 12),
@@ -97,7 +97,7 @@ def test_parts(name, isa):
 
 
 def test_promises_have_parts():
-    """Each part belongs to one promise."""
+    """Each part belongs to exactly one promise."""
     for name in PARTS:
         assert sum(promise.has(name) for promise in plan.PROMISES) == 1, name
     for promise in plan.PROMISES:
@@ -109,7 +109,7 @@ def test_promises_have_parts():
 
 
 @pytest.mark.parametrize("part, expected, first", [
-    # 0 + 0 is 0 - 0.
+    # 0 + 0 equals 0 - 0.
     ("bf16-add", "bf16-sub",
      "a=0x0000 b=0x0001 gives r=0x0001, but r=0x8001 is expected"),
     ("f8E5M2-two_prod", "f8E5M2-two_prod_dekker", "is expected"),
@@ -158,7 +158,7 @@ def test_flipped_bit_is_found(part, case):
 
 
 def test_bounds_are_measured():
-    """mul needs more than add's bound."""
+    """mul needs a larger bound than add's."""
     (line,), _ = verify("--part", "p6-x2-mul", "--end", 50)
     assert 2 < line["worst"]["error in u^2"]["value"] <= 5
     assert line["worst"]["error in u^2"]["bound"] == 5
@@ -190,7 +190,7 @@ def entries(folder):
 
 
 def test_driver_continues(tmp_path):
-    """Shards have the sum of cases and the hash of the whole."""
+    """Shards together have the number of cases and the hash of the whole."""
     pattern = ["--parts", "f8E5M2-fma"]
     assert "the time is up" in drive(tmp_path, *pattern, "--budget", "0").stdout
     assert drive(tmp_path, *pattern).returncode == 0
@@ -199,14 +199,14 @@ def test_driver_continues(tmp_path):
     for key in ("cases", "hash", "failures"):
         assert entry[key] == whole[key]
     assert entry["done"] == entry["units"] == 256
-    # A unit that is done is not done again.
+    # Completed units are not run again.
     again = drive(tmp_path, *pattern)
     assert "[1/1]" not in again.stdout and "done" in again.stdout
     assert "no part" in drive(tmp_path, "--parts", "nothing").stderr
 
 
 def test_other_code_begins_anew(tmp_path):
-    """The recorded results hold for the code that the compiler made then."""
+    """Recorded results apply only to the code that the compiler generated then."""
     pattern = ["--parts", "f8E5M2-(add|sub)"]
     assert drive(tmp_path, *pattern).returncode == 0
     assert drive(tmp_path, *pattern, "--stale").returncode == 0
@@ -222,7 +222,7 @@ def test_other_code_begins_anew(tmp_path):
 
 
 def test_two_runs_write_one_record(tmp_path):
-    """Each leaves what the other has found."""
+    """Each run keeps the findings of the other."""
     first, second = driver.Results(tmp_path), driver.Results(tmp_path)
     jobs = driver.list_jobs(driver.TOOL, "f8E5M2-(add|sub)", ["native"])
     begun = [first.entry(jobs[0], 1), second.entry(jobs[1], 1)]
@@ -233,7 +233,7 @@ def test_two_runs_write_one_record(tmp_path):
 
 
 def test_what_replaces_proofs_is_of_todays_code():
-    """Runs on all operands, in place of proofs, ran what the compiler makes now."""
+    """The runs over all operands that replace proofs used the code of the current compiler."""
     record = json.loads((page.RESULTS / "proofs.json").read_text())["rows"]
     known = {e["part"]: e for e in page.read_parts(page.RESULTS)}
     certificates = {row["certificate"] for row in record if row["result"].startswith("gap")}

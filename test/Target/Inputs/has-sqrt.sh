@@ -1,3 +1,3 @@
 #!/bin/sh
-# Interesting (exit 1) is what still takes a root.
+# Exits with 1 (interesting) if the file still has a root.
 ! grep -q math.sqrt "$1"

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file compares what the range analysis claims of random programs with the
-// values that the reference arithmetic computes: no claim may ever be seen
+// This file compares the claims of the range analysis about random programs
+// with the values that the reference arithmetic computes: no claim may be
 // false.
 //
 //===----------------------------------------------------------------------===//
@@ -71,7 +71,7 @@ public:
   }
 
 private:
-  /// A late value more often than an early one.
+  /// Returns a value, preferring recent ones.
   Value pick() {
     size_t i = random() % values.size(), j = random() % values.size();
     return values[std::max(i, j)];
@@ -98,7 +98,7 @@ private:
     push(b.add(first, b.sub(y, second)));
   }
 
-  /// Collage's Grow of the last sum and its error.
+  /// Adds Collage's Grow of the last sum and its error.
   void addGrow(SequenceBuilder &b) {
     addFastTwoSum(b, pick(), pick());
     Value y = values.back(), x = values[values.size() - 2];
@@ -107,7 +107,7 @@ private:
     addFastTwoSum(b, u, b.add(y, v));
   }
 
-  /// An error that is no longer small, beside its sum.
+  /// Adds an error, made large by doubling, to its sum.
   void addLargeError(SequenceBuilder &b) {
     addFastTwoSum(b, pick(), pick());
     Value error = values.back(), sum = values[values.size() - 2];
@@ -128,7 +128,7 @@ private:
     addFastTwoSum(b, product, b.add(b.mul(y, factor), error));
   }
 
-  /// An f32 as a number of the format and what is left.
+  /// Splits an f32 into a number of the format and the remainder.
   void addSplit(SequenceBuilder &b) {
     if (type.isF32())
       return addClamp(b);
@@ -220,7 +220,7 @@ public:
         }
   }
 
-  /// The number of times that each proof was found.
+  /// Returns the number of times that each proof was found.
   const std::map<Proof, size_t> &getNumProofs() const { return numProofs; }
 
   void run(ArrayRef<SoftFloat> arguments) {
@@ -278,7 +278,7 @@ private:
       checkTrail(value, trail);
   }
 
-  /// The exponent of the last bit of a number that is not zero.
+  /// Returns the exponent of the lowest bit of a nonzero number.
   static int lowestBit(double number) {
     int exponent;
     double fraction = std::frexp(std::abs(number), &exponent);
@@ -308,7 +308,7 @@ private:
         << reference::describe(trail.lead);
   }
 
-  /// Checks that rounding would not change a value that is not rounded.
+  /// Checks that rounding would not change a value whose rounding is elided.
   void checkTransform(const Transform &transform) {
     llvm::APFloat exact = get(transform.result).getAPFloat();
     auto status = llvm::APFloat::opOK;
@@ -336,7 +336,7 @@ private:
   llvm::DenseMap<Value, Lane> lanes;
 };
 
-/// Bits of any kind: numbers near 1 as often as all others.
+/// Draws random bits; half of the numbers are near 1.
 SoftFloat drawNumber(Format format, std::mt19937 &random) {
   unsigned mantissa = reference::getPrecision(format) - 1;
   uint64_t bits = random();
@@ -380,7 +380,7 @@ TEST_P(RangeAnalysisTest, claimsHoldOfRandomPrograms) {
     }
     ASSERT_FALSE(HasFailure()) << "in program " << seed;
   }
-  // Programs of which nothing is claimed would be no test.
+  // Programs without claims would test nothing.
   for (Proof proof :
        {Proof::order, Proof::multiple, Proof::trail, Proof::exponents})
     EXPECT_GE(numProofs[proof], 5u) << stringifyProof(proof).str();

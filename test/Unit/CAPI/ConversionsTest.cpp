@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests conversions, sums of codes and checks of gradients as a host
-// in C has them.
+// This file tests conversions, sums of codes and checks of gradients through
+// the C API.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +42,7 @@ struct KernelDeleter {
 };
 using Kernel = std::unique_ptr<TandemKernel, KernelDeleter>;
 
-/// A function that is called with the addresses of a kernel's planes.
+/// A function that takes the addresses of a kernel's planes.
 class Launch {
 public:
   Launch(const Kernel &kernel, std::vector<void *> planes, int64_t columns,
@@ -76,7 +76,7 @@ private:
   tdm_plan *plan = nullptr;
 };
 
-/// A conversion, compiled.
+/// A compiled conversion.
 struct Conversion {
   Conversion(const char *source, const char *target,
              TandemConversionOptions options = {}) {
@@ -109,7 +109,7 @@ static TandemConversionOptions matrix() {
   return options;
 }
 
-/// The number of a bf16.
+/// Converts bf16 bits to a float.
 static float widen(uint16_t bits) {
   uint32_t word = uint32_t(bits) << 16;
   float value;
@@ -132,7 +132,7 @@ TEST(ConversionsTest, CopiesWhatIsStoredAlike) {
 }
 
 TEST(ConversionsTest, RoundsToNearest) {
-  // A storage that rounds by random bits is converted as one that rounds to
+  // A storage that rounds by random bits is converted like one that rounds to
   // nearest.
   const char *pairs[][2] = {
       {"#tandem.float<bf16, dither>", "#tandem.float<bf16>"},
@@ -160,7 +160,8 @@ TEST(ConversionsTest, RoundsToNearest) {
     EXPECT_TRUE(Conversion(drawing, nearest).isCopy()) << drawing;
     EXPECT_TRUE(Conversion(nearest, drawing).isCopy()) << drawing;
   }
-  // A storage that rounds toward zero does so without bits, and goes on.
+  // A storage that rounds toward zero uses no random bits and keeps its
+  // rounding.
   const char *truncated = "#tandem.coded<#scaled.minifloat<exponent = 4, "
                           "mantissa = 2, rounding = toward_zero>>";
   EXPECT_FALSE(Conversion(truncated, pairs[4][1]).isCopy());
@@ -179,7 +180,7 @@ TEST(ConversionsTest, CarriesSumsExactly) {
   Launch(conversion.kernel, {to[0], to[1], to[2], from}, 3);
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(widen(to[0][i]) + (widen(to[1][i]) + widen(to[2][i])), from[i]);
-  // The planes after an infinity are zero.
+  // The planes that follow an infinity are zero.
   EXPECT_EQ(widen(to[0][2]), infinity);
   EXPECT_EQ(to[1][2], 0);
   EXPECT_EQ(to[2][2], 0);
@@ -203,7 +204,7 @@ TEST(ConversionsTest, Adds) {
   float from[2] = {1.0f, 0x1p-24f}, to[2] = {2.0f, 1.0f};
   Launch(conversion.kernel, {to, from}, 2);
   EXPECT_EQ(to[0], 3.0f);
-  EXPECT_EQ(to[1], 1.0f); // A tie goes to the even number.
+  EXPECT_EQ(to[1], 1.0f); // // a tie goes to the even number
 }
 
 TEST(ConversionsTest, KeepsSecondMomentsPositive) {
@@ -254,7 +255,7 @@ TEST(ConversionsTest, TakesMatrices) {
   EXPECT_EQ(scales[0], 1.0f);
   EXPECT_EQ(scales[1], 2.0f);
   EXPECT_EQ(to[0], to[2]);
-  // Without groups all elements are alike.
+  // Without groups, the kernel treats all elements alike.
   Conversion sums("#tandem.float<f32>", "#tandem.float<bf16>", matrix());
   EXPECT_FALSE(tandemKernelGetInfo(sums.kernel.get())->desc->matrix);
 }
@@ -345,7 +346,7 @@ static Kernel compileSum(std::vector<const char *> sources, const char *target,
   return Kernel(tandemCompileSum(sources.data(), sources.size(), target, chip));
 }
 
-/// The message of a sum that cannot be compiled.
+/// Returns the error message for a sum that cannot be compiled.
 static std::string getError(std::vector<const char *> sources,
                             const char *target, const char *chip = nullptr) {
   EXPECT_FALSE(compileSum(std::move(sources), target, chip));

@@ -19,7 +19,7 @@
 #include <string>
 
 namespace {
-/// A layer, or the message that there is none.
+/// A layer, or the error message if there is none.
 class Layer {
 public:
   explicit Layer(const TandemLayerOptions &options)
@@ -52,7 +52,7 @@ public:
   std::string error;
 };
 
-/// A pass of a layer, or the message that there is none.
+/// A pass of a layer, or the error message if there is none.
 class Pass {
 public:
   Pass(const Layer &layer, const TandemLayerPassOptions &options) {
@@ -75,7 +75,7 @@ public:
     return "none";
   }
 
-  /// The planes of a kind.
+  /// Returns the names of the planes of a kind.
   std::set<std::string> getPlanes(tdm_role kind) const {
     EXPECT_TRUE(kernel) << error;
     std::set<std::string> names;
@@ -224,7 +224,8 @@ TEST(LayersTest, KeepOutputsForLinearLayers) {
   EXPECT_TRUE(Pass(Layer(options), TandemLayerForward).kernel);
 }
 
-/// Text of a graph of a layer that restores what another one saves, if any.
+/// Returns the text of a layer's graph, which may restore what another one
+/// saves.
 static std::string getGraph(const std::string &name,
                             const std::string &forward = "") {
   return "func.func @" + name +
@@ -236,7 +237,7 @@ static std::string getGraph(const std::string &name,
          " {\n  return %x : tensor<?x?xf32>\n}\n";
 }
 
-/// Text of a layer that passes on what it takes.
+/// Returns the text of a layer that returns its input.
 static std::string getText(const std::string &name = "first") {
   return getGraph(name) + getGraph("back", name);
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that a host can give a strategy rule by rule.
+// This file tests that a host can define a strategy rule by rule.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 namespace {
-/// A kernel of a graph under rules, or the message that there is none.
+/// A kernel of a graph under rules, or the error message if there is none.
 class Compiled {
 public:
   explicit Compiled(std::vector<TandemStorageRule> rules,

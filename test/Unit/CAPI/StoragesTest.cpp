@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what a host in C is told of storages, and of the tensors of a
+// This file tests what a C host can query about storages and the tensors of a
 // kernel.
 //
 //===----------------------------------------------------------------------===//
@@ -29,7 +29,7 @@ static Storage parse(const std::string &text) {
   return storage;
 }
 
-/// "#tandem.scaled<code, group = 128, scale = f32...>".
+/// Returns "#tandem.scaled<code, group = 128, scale = f32...>".
 static std::string scaled(const std::string &code, const std::string &group,
                           const std::string &rest = "scale = f32") {
   return "#tandem.scaled<" + code + ", group = " + group + ", " + rest + ">";
@@ -189,7 +189,7 @@ TEST(StoragesTest, IsMade) {
             "specials = ieee, rounding = toward_zero, exponents = [-126, 7]>>");
 }
 
-/// The message of what could not be read or made.
+/// Returns the error message for a storage that could not be read or made.
 static std::string getError(TandemStorage *storage) {
   EXPECT_EQ(storage, nullptr);
   return tandemGetLastError();
@@ -205,7 +205,7 @@ TEST(StoragesTest, RefusesWhatIsNone) {
                          "f8E4M3FN and f8E5M2";
   EXPECT_EQ(getError(tandemStorageCreateFloats("i8")), "'i8" + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats(nullptr)), "'" + noFormat);
-  // MLIR's parser would call itself for each of the brackets.
+  // MLIR's parser would recurse for each of the brackets.
   std::string deep;
   for (int i = 0; i < 100000; ++i)
     deep += "tuple<";

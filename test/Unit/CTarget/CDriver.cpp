@@ -1,4 +1,4 @@
-//===- CDriver.cpp - A driver for kernels by way of C ---------------------===//
+//===- CDriver.cpp - A driver for kernels compiled from C -----------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a driver of the runtime that loads the shared libraries
-// of target "c". It knows nothing of the compiler.
+// This file implements a runtime driver that loads the shared libraries of
+// target "c". It does not depend on the compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ static int64_t rank(void *, int32_t, const tdm_image *image) {
          !std::strcmp(image->target, "c");
 }
 
-/// The loader wants a file, which is gone when it has mapped it.
+/// Loads a library through a file, which is removed once it is mapped.
 static tdm_status load(void *, int32_t, const tdm_image *image, void **code) {
   char path[] = "/tmp/tandem-c-XXXXXX";
   int file = mkstemp(path);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the translation of kernels to C. Each value is a
-// variable, each block a label. Integers are unsigned and computed in 64 bits;
-// bits pass between types and memory by memcpy.
+// This file translates kernels to C. Each value is a variable, each block a
+// label. Integers are unsigned and computed in 64 bits; bits move between types
+// and memory by memcpy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@
 using namespace mlir;
 using ctarget::emitC;
 
-/// The variables' type; empty if C has none.
+/// Returns the type of a variable; empty if C has none.
 static std::string getCType(Type type) {
   if (isa<LLVM::LLVMPointerType>(type))
     return "char *";
@@ -69,7 +69,7 @@ private:
            std::to_string(
                labels.try_emplace(block, labels.size()).first->second);
   }
-  /// An operand as a signed integer.
+  /// Returns an operand as a signed integer.
   std::string getSigned(Value value) {
     std::string bits = std::to_string(value.getType().getIntOrFloatBitWidth());
     return "(int" + bits + "_t)" + name(value);
@@ -99,7 +99,7 @@ static StringRef getOperator(Operation &op) {
       .Default([](auto) { return ""; });
 }
 
-/// The operator of a comparison; empty for one that takes more.
+/// Returns a comparison's operator; empty if it needs more than an operator.
 static StringRef getComparison(Operation &op) {
   if (auto compare = dyn_cast<LLVM::FCmpOp>(op)) {
     switch (compare.getPredicate()) {
@@ -144,8 +144,8 @@ std::string FunctionEmitter::getAddress(LLVM::GEPOp op) {
          std::to_string(getBytes(op.getElemType()));
 }
 
-/// Returns the expression of an operation, of the type of its result except for
-/// the excess bits of integers; empty if the operation is not known.
+/// Returns the expression of an operation with the type of its result, except
+/// for excess bits of integers; empty if the operation is unknown.
 std::string FunctionEmitter::getExpression(Operation &op) {
   SmallVector<std::string> on;
   for (Value operand : op.getOperands())
@@ -197,7 +197,7 @@ std::string FunctionEmitter::getExpression(Operation &op) {
       .Default([](auto) { return ""; });
 }
 
-/// Numbers are given by their bits, which C need not round.
+/// Emits numbers by their bits, so that C need not round them.
 void FunctionEmitter::emitConstant(LLVM::ConstantOp op) {
   APInt bits = isa<FloatAttr>(op.getValue())
                    ? cast<FloatAttr>(op.getValue()).getValue().bitcastToAPInt()
@@ -207,7 +207,8 @@ void FunctionEmitter::emitConstant(LLVM::ConstantOp op) {
      << ", &bits, sizeof(" << value << "));\n";
 }
 
-/// Assigns a block's arguments at once, since some may be others' values.
+/// Assigns a block's arguments in parallel, since they may be each other's
+/// values.
 void FunctionEmitter::emitJump(Block *to, ValueRange values) {
   os << "{ ";
   for (auto [i, value] : llvm::enumerate(values))
@@ -266,7 +267,7 @@ LogicalResult FunctionEmitter::emit(Operation &op) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// Declares all variables, so that jumps pass none, and the arrays of allocas.
+/// Declares all variables, so that no jump crosses one, and arrays for allocas.
 LogicalResult FunctionEmitter::declareValues(LLVM::LLVMFuncOp function) {
   os << "  uint64_t bits;\n";
   for (Block &block : function.getBody()) {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the translation of kernels to C. MLIR's own one starts at
-// the emitc dialect, to which nothing brings the LLVM dialect.
+// This file declares the translation of kernels to C. MLIR's own translation
+// requires the emitc dialect, to which the LLVM dialect cannot be converted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@
 
 namespace ctarget {
 
-/// Prints a module of the LLVM dialect without vectors as C11. An operation
-/// that no kernel of the tests has is an error.
+/// Prints a module of the LLVM dialect without vectors as C11. Operations that
+/// do not occur in the tests' kernels are errors.
 llvm::LogicalResult emitC(mlir::ModuleOp module, llvm::raw_ostream &os);
 
 } // namespace ctarget

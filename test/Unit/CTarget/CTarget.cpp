@@ -1,4 +1,4 @@
-//===- CTarget.cpp - Kernels by way of C ----------------------------------===//
+//===- CTarget.cpp - A target that compiles through C ---------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a target from outside: kernels become C, and the
-// system's C compiler makes shared libraries of it.
+// This file implements a target outside of the compiler: kernels are translated
+// to C, which the system's C compiler turns into shared libraries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ static llvm::Expected<std::string> compileC(llvm::StringRef text) {
     return error;
   std::optional<llvm::StringRef> redirects[] = {
       llvm::StringRef(), messages.getPath(), messages.getPath()};
-  // Products and sums stay two roundings.
+  // Forbid contraction: products and sums keep two roundings.
   llvm::StringRef arguments[] = {"cc",
                                  "-std=c11",
                                  "-O1",

@@ -1,4 +1,4 @@
-//===- CTarget.h - Kernels by way of C --------------------------*- C++ -*-===//
+//===- CTarget.h - A target that compiles through C -------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares a target that Tandem does not bring, and the driver of the
-// runtime that runs its kernels.
+// This file declares a target that is not part of Tandem, and the runtime
+// driver that runs its kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,13 +18,13 @@
 
 namespace ctarget {
 
-/// The kind of its images: shared libraries that the system's C compiler made.
+/// The kind of its images: shared libraries made by the system's C compiler.
 constexpr char imageKind[] = "C library";
 
-/// Adds the target "c" to the compiler's.
+/// Registers the target "c" with the compiler.
 void registerTarget();
 
-/// Adds the driver "c" to the runtime's.
+/// Registers the driver "c" with the runtime.
 tdm_status registerDriver();
 
 } // namespace ctarget

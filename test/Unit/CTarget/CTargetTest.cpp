@@ -1,4 +1,4 @@
-//===- CTargetTest.cpp - A third target, from outside ---------------------===//
+//===- CTargetTest.cpp - Tests of an external target ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that a target and a driver which Tandem does not bring
-// compile, store, load and run a kernel with scales and two phases, to the same
-// bits as the CPU's.
+// This file tests that a target and a driver outside of Tandem compile, store,
+// load and run a kernel with scales and two phases, with the same bits as on
+// the CPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,7 +59,7 @@ public:
     fill("param", 1, 0.5f);
   }
 
-  /// Draws a plane of bf16 numbers anew.
+  /// Fills a plane with random bf16 numbers.
   void fill(llvm::StringRef name, unsigned seed, float deviation) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0.0f, deviation);
@@ -74,7 +74,7 @@ public:
     }
   }
 
-  /// A list that points to the planes.
+  /// Returns a list that points to the planes.
   std::vector<tdm_tensor> getList() {
     pointers.clear();
     for (auto &plane : bytes)
@@ -97,7 +97,7 @@ private:
 };
 } // namespace
 
-/// Hyperparameters by name; what is not listed has its default.
+/// Returns hyperparameters by name; those that are not listed have defaults.
 static std::vector<double> getHypers(const tdm_kernel_info &info,
                                      double maxNorm) {
   std::vector<double> values;
@@ -123,7 +123,7 @@ static void launch(tdm_kernel *kernel, const tdm_kernel_info &info,
   tdm_plan_destroy(plan);
 }
 
-/// A package's kernel on the device "c".
+/// Loads a package's kernel on the device "c".
 static tdm_kernel *loadOnC(const std::string &package) {
   tdm_package *opened = nullptr;
   tdm_device *device = nullptr;

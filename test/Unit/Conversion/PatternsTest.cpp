@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file uses the conversions' patterns as a pass of another project would.
+// This file uses the conversion patterns as a pass of another project would.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,14 +44,14 @@ protected:
     ASSERT_TRUE(module);
   }
 
-  /// Applies the patterns; returns how many operations they erase.
+  /// Applies the patterns and returns the number of operations they erase.
   unsigned expand(RewritePatternSet &&patterns) {
     unsigned count = expandOperations(*module, std::move(patterns));
     EXPECT_TRUE(succeeded(verify(*module)));
     return count;
   }
 
-  /// The number of operations whose name begins with \p prefix.
+  /// Returns the number of operations whose name begins with \p prefix.
   unsigned count(llvm::StringRef prefix) {
     unsigned result = 0;
     module->walk([&](Operation *op) {
@@ -123,7 +123,7 @@ TEST_F(PatternsTest, FloatCodesToNVVM) {
   parse(codes);
   RewritePatternSet patterns(&context);
   populateFloatCodesToNVVMPatterns(patterns);
-  // There is no instruction for codes of f16.
+  // There is no instruction for f16 codes.
   EXPECT_EQ(expand(std::move(patterns)), 2u);
   EXPECT_EQ(count("scaled."), 1u);
   EXPECT_EQ(count("nvvm.convert"), 4u);

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a fixture that runs a source graph and the kernels made
-// of it, stage by stage, on the same planes.
+// This file implements a fixture that runs a source graph and the kernels
+// lowered from it, stage by stage, on the same planes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,8 +34,9 @@ protected:
   }
 
   /// Runs a graph under a strategy, and the kernel after each of `stages`, in
-  /// which % stands for the strategy's name; all give the same planes. Kernels
-  /// of several phases take whole tensors, and are separated before they widen.
+  /// which % stands for the strategy's name, and expects the same planes from
+  /// all. Kernels of several phases take whole tensors and are split before
+  /// widening.
   void expectAgreement(llvm::StringRef graph, llvm::StringRef strategy,
                        llvm::ArrayRef<const char *> stages, unsigned size) {
     std::string text = (graph + "\n" + strategy).str();
@@ -59,8 +60,8 @@ protected:
     }
   }
 
-  /// The built-in graphs whose kernels the interpreter takes: all but those of
-  /// matrices.
+  /// Returns the built-in graphs whose kernels the interpreter supports: all
+  /// except those of matrices.
   static llvm::SmallVector<LibraryFile> getFlatGraphs() {
     llvm::SmallVector<LibraryFile> graphs;
     for (const LibraryFile &graph : getBuiltinGraphs())
@@ -69,11 +70,11 @@ protected:
     return graphs;
   }
 
-  /// The state that launches start from, without planes.
+  /// The state without planes from which launches start.
   MachineState start;
-  /// Whether floats are ordinary numbers. Else every bit pattern is as likely,
-  /// so that NaNs, infinities, subnormals and components out of order all come
-  /// up.
+  /// Whether floats are ordinary numbers. Otherwise, every bit pattern is
+  /// equally likely, so that NaNs, infinities, subnormals and unordered
+  /// components occur.
   bool isTame = false;
 
 private:
@@ -93,7 +94,8 @@ private:
     return state;
   }
 
-  /// The default, or an epsilon that is not zero in the components' format.
+  /// Returns the default, or an epsilon that is not zero in the component
+  /// format.
   static double chooseHyper(RoleAttr role, ComputeAttr compute) {
     double value = role.getDefaultValue().getValueAsDouble();
     bool isNarrow =
@@ -113,7 +115,7 @@ private:
     return data;
   }
 
-  /// Up to 2, as a scale positive.
+  /// Draws a number of at most 2 in magnitude; scales are positive.
   uint64_t drawTame(const Plane &plane) {
     std::uniform_real_distribution<double> any(-2, 2), scale(0x1p-10, 2);
     bool isScale = !(plane.group == Group());

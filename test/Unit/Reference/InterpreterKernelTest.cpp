@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of the reference interpreter on functions and
-// kernels, and its agreement with itself on a graph and the kernels made from
-// it.
+// This file tests the reference interpreter on functions and kernels, and its
+// agreement with itself on a graph and the kernels lowered from it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +57,7 @@ protected:
   }
 };
 
-/// 1 and 2^-10, whose sum rounds to 1.
+/// Adds 1 and 2^-10, whose sum rounds to 1.
 TEST_F(InterpreterFunction, Sums) {
   ValueBits one = {0x3F80}, tiny = {0x3A80};
   EXPECT_EQ(pair("mcf.two_sum %a, %b", {one, tiny}),
@@ -67,14 +66,15 @@ TEST_F(InterpreterFunction, Sums) {
             (ValueBits{0x3F80, 0x3A80}));
   EXPECT_EQ(pair("mcf.fast_two_sum %a, %b granted", {one, tiny}),
             (ValueBits{0x3F80, 0x3A80}));
-  // A grant that does not hold loses the error; without one it is two_sum.
+  // If the grant does not hold, the error is lost; without a grant, it is
+  // two_sum.
   EXPECT_EQ(pair("mcf.fast_two_sum %a, %b granted", {tiny, one}),
             (ValueBits{0x3F80, 0x0000}));
   EXPECT_EQ(pair("mcf.fast_two_sum %a, %b", {tiny, one}),
             (ValueBits{0x3F80, 0x3A80}));
 }
 
-/// (1 + 2^-7)^2 = 1 + 2^-6 + 2^-14.
+/// Computes (1 + 2^-7)^2 = 1 + 2^-6 + 2^-14.
 TEST_F(InterpreterFunction, Products) {
   ValueBits x = {0x3F81};
   EXPECT_EQ(pair("mcf.two_prod %a, %b", {x, x}), (ValueBits{0x3F82, 0x3880}));
@@ -155,7 +155,8 @@ func.func @f(%a: i32, %b: i32) -> (i32, i32, i32, i1, i64) {
   EXPECT_EQ(results[4], ValueBits{0xFFFFFFFFFFFFFFFE});
 }
 
-/// 0.5^5 by a loop that calls a function, and by square and multiply.
+/// Computes 0.5^5 with a loop that calls a function, and by square and
+/// multiply.
 TEST_F(InterpreterFunction, ControlFlow) {
   auto results = runFunction(R"mlir(
 func.func @power(%x: f64, %n: index, %t: i64) -> (f64, f64) {
@@ -207,7 +208,7 @@ TEST_F(InterpreterFunction, Mistakes) {
 
 using InterpreterKernel = InterpreterTest;
 
-/// Four lanes on five elements: the last block is mostly padding.
+/// Runs four lanes on five elements, so that the last block is mostly padding.
 TEST_F(InterpreterKernel, PartialBlocks) {
   const char *text = R"mlir(
 tandem.step @k compute(<f32, f32>)
@@ -236,7 +237,7 @@ tandem.step @k compute(<f32, f32>)
       (Elements{0x40000000, 0x40800000, 0x40C00000, 0x41000000, 0x41200000}));
 }
 
-/// A vector of random bits is that of consecutive elements.
+/// Vectors of random bits are those of consecutive elements.
 TEST_F(InterpreterKernel, WideRandomBits) {
   const char *text = R"mlir(
 tandem.step @k compute(<f32, f32>)

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of graphs of matrices: entries and sums per row
-// and column, worked out by hand, and a message for each mistake.
+// This file tests graphs of matrices: entries and sums per row and column,
+// computed by hand, and a message for each error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,8 +36,8 @@ PlaneData matrix(int64_t rows, int64_t columns, const Floats &values) {
   return plane;
 }
 
-/// A param %w, a grad %g, states %r and %c per row and column; `body` makes
-/// %nw, %nr and %nc of them.
+/// Returns a graph of a param %w, a grad %g, and states %r and %c per row and
+/// column; `body` computes %nw, %nr and %nc.
 std::string graphOf(const std::string &body) {
   return R"mlir(
 #row = affine_map<(i, j) -> (i)>
@@ -74,7 +74,7 @@ std::string strategyOf(const std::string &storage = "#tandem.float<f32>",
 
 class InterpreterMatrix : public InterpreterTest {
 protected:
-  /// A matrix of 2 x 3 and its rows and columns.
+  /// Returns a 2 x 3 matrix with its rows and columns.
   static MachineState small() {
     MachineState state;
     state.planes = {{"w", matrix(2, 3, {1, 2, 3, 4, 5, 6})},
@@ -112,7 +112,7 @@ constexpr const char *kKeep = R"mlir(
 // Rows and columns
 //===----------------------------------------------------------------------===//
 
-/// Each row over the root of its sum of squares, and the means of the columns.
+/// Divides each row by the root of its sum of squares, and averages columns.
 TEST_F(InterpreterMatrix, RowNormAndColumnMean) {
   MachineState state = small();
   run(R"mlir(
@@ -140,7 +140,7 @@ TEST_F(InterpreterMatrix, RowNormAndColumnMean) {
   EXPECT_EQ(get(state, "c"), (Floats{1.5, 2, 1}));
 }
 
-/// A row's and a column's entry meet where they cross, both ways of writing it.
+/// Multiplies a row's entry by a column's in both possible spellings.
 TEST_F(InterpreterMatrix, OuterProduct) {
   MachineState state = small();
   run(R"mlir(
@@ -162,7 +162,7 @@ TEST_F(InterpreterMatrix, OuterProduct) {
   EXPECT_EQ(get(state, "c"), (Floats{-1, -2, -3}));
 }
 
-/// Splats the sum of %x and keeps the rest.
+/// Splats the sum of %x and keeps the other values.
 std::string splatSum(const std::string &value, const std::string &dimensions) {
   std::string type =
       dimensions == "[0, 1]" ? "tensor<?x?xf32>" : "tensor<?xf32>";
@@ -174,8 +174,8 @@ std::string splatSum(const std::string &value, const std::string &dimensions) {
   %nc = arith.negf %c : tensor<?xf32>)mlir";
 }
 
-/// In the flat tree the second 1 would meet -2^24 before the sum of its row,
-/// and the total be 1.
+/// In a flat tree, the second 1 would be added to -2^24 before the sum of its
+/// row, and the total would be 1.
 TEST_F(InterpreterMatrix, SumsRunAlongRowsFirst) {
   MachineState state = small();
   state.planes["g"] = matrix(2, 3, {1, 0x1p24, 1, -0x1p24, 0, 0});
@@ -183,7 +183,7 @@ TEST_F(InterpreterMatrix, SumsRunAlongRowsFirst) {
   EXPECT_EQ(get(state, "w"), Floats(6, 0));
 }
 
-/// Other graphs of matrices are flat.
+/// Reductions of other graphs of matrices are flat.
 TEST_F(InterpreterMatrix, OtherGraphsSumFlat) {
   MachineState state;
   state.planes["w"] = matrix(2, 3, {1, 0x1p24, 1, -0x1p24, 0, 0});
@@ -204,8 +204,8 @@ func.func @g(%w: tensor<?x3xf32> {tandem.role = #tandem.role<param "w">})
   EXPECT_EQ(get(state, "w"), Floats(6, 1));
 }
 
-/// A vector's sum counts each row once, and each entry of its broadcast once
-/// for every column.
+/// A vector's sum counts each row once, and its broadcast counts each entry
+/// once for every column.
 TEST_F(InterpreterMatrix, SumsOfVectors) {
   MachineState state = small();
   run(splatSum("%r", "[0]"), state);
@@ -220,14 +220,14 @@ TEST_F(InterpreterMatrix, SumsOfVectors) {
 )mlir" + splatSum("%r2", "[0, 1]"),
       state);
   EXPECT_EQ(get(state, "w"), Floats(6, 90));
-  // Zeros as long as a column: a size says so.
+  // Zeros with an explicit size are as long as a column.
   state = small();
   run(splatSum("%by_row", "[0]"), state);
   EXPECT_EQ(get(state, "w"), Floats(6, 0));
 }
 
 /// A sum along a row stays f32 between bf16 components: 1 + 2^-8 minus 1 is not
-/// 0. The entry that is stored is a component, and 1.
+/// 0. The stored entry is a component and is 1.
 TEST_F(InterpreterMatrix, SumsStayWide) {
   MachineState state;
   state.planes = {{"w", {16, {0x3F80, 0x3F80}, {1, 2}}},
@@ -257,7 +257,7 @@ std::string scaled(const char *group) {
                     std::string(group) + ", scale = f16>");
 }
 
-/// Groups of 16 begin anew with each row of 17; a state's are its own.
+/// Groups of 16 restart in each row of 17; a state's groups are separate.
 TEST_F(InterpreterMatrix, GroupsRestartAtRows) {
   MachineState state;
   Floats g(34, 2);
@@ -289,7 +289,8 @@ TEST_F(InterpreterMatrix, OneScaleForAMatrix) {
   EXPECT_EQ(state.planes["c.scale"].elements, Elements{0x4000});
 }
 
-/// Its vectors too, though those of its other dimension have entries.
+/// Its vectors do not change either, although those of the other dimension have
+/// entries.
 TEST_F(InterpreterMatrix, WithoutElementsNothingChanges) {
   MachineState state = small();
   state.planes["w"] = state.planes["g"] = matrix(0, 3, {});
@@ -299,7 +300,7 @@ TEST_F(InterpreterMatrix, WithoutElementsNothingChanges) {
 }
 
 //===----------------------------------------------------------------------===//
-// Mistakes
+// Errors
 //===----------------------------------------------------------------------===//
 
 TEST_F(InterpreterMatrix, Planes) {

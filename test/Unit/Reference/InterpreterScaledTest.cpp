@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of the reference interpreter on codes, scales,
-// residuals and reductions over groups, and its agreement with itself on graphs
-// that use them and the kernels made from these.
+// This file tests the reference interpreter on codes, scales, residuals and
+// reductions over groups, and its agreement with itself on graphs that use them
+// and the kernels lowered from these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ namespace {
 
 class InterpreterScaled : public InterpreterTest {
 protected:
-  /// The results of one operation of the scaled dialect.
+  /// Returns the results of one operation of the scaled dialect.
   llvm::SmallVector<ValueBits> run(const std::string &arguments,
                                    const std::string &results,
                                    const std::string &operation,
@@ -41,7 +41,7 @@ protected:
                        bits);
   }
 
-  /// The code of x under an f32 scale.
+  /// Returns the code of x under an f32 scale.
   uint64_t quantize(const std::string &code, const std::string &type,
                     uint64_t x, uint64_t scale = 0x3F800000) {
     return run("%x: f32, %s: f32", type,
@@ -69,7 +69,7 @@ constexpr uint64_t kInf = 0x7F800000, kNaN = 0x7FFFFFFF;
 
 TEST_F(InterpreterScaled, FloatCodes) {
   std::string e4m3 = "#scaled.float<f8E4M3FN>", e5m2 = "#scaled.float<f8E5M2>";
-  // 449 and all that is finite beyond it saturate; infinities do not.
+  // 449 and larger finite values saturate; infinities do not.
   EXPECT_EQ(quantize(e4m3, "f8E4M3FN", 0x43E08000), 0x7Eu);
   EXPECT_EQ(quantize(e4m3, "f8E4M3FN", 0xFF7FFFFF), 0xFEu);
   EXPECT_EQ(quantize(e4m3, "f8E4M3FN", kInf), 0x7Fu);
@@ -83,7 +83,7 @@ TEST_F(InterpreterScaled, FloatCodes) {
   EXPECT_EQ(dequantize(e4m3, "f8E4M3FN", 0x7F), kNaN);
 }
 
-/// 1.1 = 1.125 - 0.025, of which f8E4M3FN keeps -13 * 2^-9.
+/// Encodes 1.1 = 1.125 - 0.025, of which f8E4M3FN keeps -13 * 2^-9.
 TEST_F(InterpreterScaled, PairCodes) {
   auto results = run("%x: f32, %s: f32", "f8E4M3FN, f8E4M3FN",
                      "scaled.quantize #scaled.pair<f8E4M3FN>, %x by %s : "
@@ -139,7 +139,7 @@ TEST_F(InterpreterScaled, DynamicCodes) {
   // The smallest values: 0.55e-6 above zero and below it.
   EXPECT_EQ(quantize(code, "i8", 0x350637BD), 128u);
   EXPECT_EQ(quantize(code, "i8", 0xB50637BD), 126u);
-  // -0.979, whose code is NaN's, and the number before it.
+  // -0.979, whose code is used for NaN, and the preceding number.
   EXPECT_EQ(quantize(code, "i8", 0xBF7A9999), 2u);
   EXPECT_EQ(quantize(code, "i8", 0xBF7A999A), 0u);
   EXPECT_EQ(dequantize(code, "i8", 125), 0xB65A1A92u);
@@ -150,7 +150,7 @@ TEST_F(InterpreterScaled, DynamicCodes) {
   EXPECT_EQ(dequantize(code, "i8", 183), 0x3EFE9999u);
 }
 
-/// 0.5 is written as 0.5^2.
+/// 0.5 is encoded as 0.5^2.
 TEST_F(InterpreterScaled, ExpandedDynamicCodes) {
   auto encode = [&](const std::string &signedness, uint64_t x) {
     return run("%x: f32, %s: f32, %j: i8", "i8",
@@ -167,8 +167,8 @@ TEST_F(InterpreterScaled, ExpandedDynamicCodes) {
   EXPECT_EQ(encode("unsigned", 0xBF000000), 254u);
 }
 
-/// Bits decide which of the two codes around a number is written: those of
-/// dither are complemented for negative numbers.
+/// Bits decide which of the two neighbouring codes is written: dither bits are
+/// complemented for negative numbers.
 TEST_F(InterpreterScaled, CodesByBits) {
   auto encode = [&](const std::string &code, uint64_t x, uint64_t random) {
     return run("%x: f32, %s: f32, %d: i32", "i8",
@@ -184,7 +184,8 @@ TEST_F(InterpreterScaled, CodesByBits) {
   EXPECT_EQ(encode("#scaled.softsign<stochastic>", 0xBF000000, 0x5555), 0xABu);
   EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0), 139u);
   EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0xFFFF), 140u);
-  // 0.997, halfway from -0.993 to 1 above zero and beyond the last one below.
+  // 0.997 is halfway from -0.993 to 1 for positive numbers, and beyond the last
+  // negative one.
   EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x7F00),
             254u);
   EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x8100),
@@ -201,7 +202,7 @@ TEST_F(InterpreterScaled, CodesByBits) {
             184u);
 }
 
-/// A positive number is not written as zero.
+/// Positive numbers are not encoded as zero.
 TEST_F(InterpreterScaled, Floors) {
   for (auto [code, smallest] :
        {std::pair("#scaled.root", 1u), std::pair("#scaled.softsign", 1u),
@@ -225,7 +226,7 @@ TEST_F(InterpreterScaled, MinifloatCodes) {
     return "#scaled.minifloat<exponent = 2, mantissa = 1, " + parameters + ">";
   };
   std::string code = minifloat("specials = none");
-  // 2.5 and 5 are ties; 100 saturates; there is no place for a NaN.
+  // 2.5 and 5 are ties, 100 saturates, and there is no NaN code.
   EXPECT_EQ(quantize(code, "i8", 0x40200000), 4u);
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 6u);
   EXPECT_EQ(quantize(code, "i8", 0xC2C80000), 15u);
@@ -238,26 +239,26 @@ TEST_F(InterpreterScaled, MinifloatCodes) {
   EXPECT_EQ(quantize(code, "i8", kInf), 8u);
   EXPECT_EQ(quantize(code, "i8", 0x80000000), 0u);
   EXPECT_EQ(dequantize(code, "i8", 8), kNaN);
-  // The largest number is 3 with infinities, of 2^1 * 1.5; -2.9 is cut.
+  // With infinities, the largest number is 3 = 2^1 * 1.5; -2.9 is truncated.
   code = minifloat("specials = ieee, rounding = toward_zero");
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
   EXPECT_EQ(quantize(code, "i8", 0xC0399999), 12u);
   EXPECT_EQ(quantize(code, "i8", kInf), 6u);
   EXPECT_EQ(dequantize(code, "i8", 14), kInf | 0x80000000);
-  // Magnitudes of exponents 0 and 1: 5 saturates at 3, and 0.5 stays, since 0
-  // is the format's own smallest exponent.
+  // Magnitudes have exponents 0 and 1: 5 saturates at 3, and 0.5 is kept, since
+  // 0 is the format's own smallest exponent.
   code = minifloat("specials = none, exponents = [0, 1]");
   EXPECT_EQ(quantize(code, "i8", 0x00000001), 0u);
   EXPECT_EQ(quantize(code, "i8", 0x3F000000), 1u);
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
-  // Magnitudes of exponent 1: a number below 2, except zero, counts as 2.
+  // Magnitudes have exponent 1: nonzero numbers below 2 count as 2.
   code = minifloat("specials = none, exponents = [1, 1]");
   EXPECT_EQ(quantize(code, "i8", 0x00000001), 4u);
   EXPECT_EQ(quantize(code, "i8", 0x00000000), 0u);
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
 }
 
-/// 1.25 lies halfway between 1 and 1.5.
+/// 1.25 is halfway between 1 and 1.5.
 TEST_F(InterpreterScaled, StochasticCodes) {
   for (uint64_t random : {0, 0x7FFF, 0x8000, 0xFFFF}) {
     auto results =
@@ -271,11 +272,11 @@ TEST_F(InterpreterScaled, StochasticCodes) {
 
 TEST_F(InterpreterScaled, Scales) {
   std::string e4m3 = "#scaled.float<f8E4M3FN>", softsign = "#scaled.softsign";
-  // 449 / 448 in each type and recipe; nothing but zeros has the scale 1.
+  // 449 / 448 in each type and recipe; only zeros give the scale 1.
   EXPECT_EQ(scale(e4m3, "current", "f32", 0x43E08000), 0x3F804925u);
   EXPECT_EQ(scale(e4m3, "current", "bf16", 0x43E08000), 0x3F80u);
   EXPECT_EQ(scale(e4m3, "current", "f16", 0x43E08000), 0x3C02u);
-  // For a code that rounds by bits, the scale is the next one up.
+  // For codes that round by bits, the scale is the next larger one.
   std::string dither = "#scaled.float<f8E4M3FN, dither>";
   EXPECT_EQ(scale(dither, "current", "bf16", 0x43E08000), 0x3F81u);
   EXPECT_EQ(scale(dither, "current", "f16", 0x43E08000), 0x3C03u);
@@ -311,7 +312,7 @@ TEST_F(InterpreterScaled, Magnitudes) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// A kernel that copies p, and stores in q the result of a reduction of p.
+/// Returns a kernel that copies p and stores a reduction of p in q.
 std::string reduction(const std::string &operation, unsigned width) {
   std::string stored = "!tandem.stored<tensor<?xf32>, #tandem.float<f32>>";
   std::string lanes =
@@ -363,7 +364,7 @@ TEST_F(InterpreterScaled, Reductions) {
   }
 }
 
-/// A kernel that does nothing to a scaled p.
+/// A kernel that stores a scaled p unchanged.
 constexpr const char *kScaledCopy = R"mlir(
 tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
     scalars [] prologue {
@@ -375,8 +376,8 @@ tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
   tandem.yield
 })mlir";
 
-/// Each group's scale comes from its own elements: 63 stands for 63 / 191,
-/// which is rounded to nearest.
+/// Each group's scale comes from its own elements: 63 represents 63 / 191,
+/// rounded to nearest.
 TEST_F(InterpreterScaled, Groups) {
   MachineState state;
   Elements codes(18, 0);

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of graphs under strategies: numbers worked out by
-// hand, and a message for each mistake.
+// This file tests graphs under strategies: results computed by hand, and a
+// message for each error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ namespace {
 // Random bits and rounding
 //===----------------------------------------------------------------------===//
 
-/// The known answers of Random123.
+/// Compares with the known answers of Random123.
 TEST(InterpreterPhilox, KnownAnswers) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
@@ -40,7 +40,7 @@ TEST(InterpreterPhilox, KnownAnswers) {
             (Words{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
 }
 
-/// Eight elements share a block, the low half of each word first.
+/// Eight elements share a block, with the low half of each word first.
 TEST(InterpreterPhilox, HalfWordsOfElements) {
   EXPECT_EQ(drawRandomBits(0, 0, 0, 0), 0xE8D5);
   EXPECT_EQ(drawRandomBits(0, 0, 0, 1), 0x6627);
@@ -64,7 +64,7 @@ uint64_t roundStochastic(uint64_t bits, Format format, uint16_t random) {
 }
 
 TEST(InterpreterRounding, StochasticBF16) {
-  // Half an ulp beyond 1: up for half of the random bits, away from zero.
+  // Half an ulp above 1 rounds away from zero for half of the random bits.
   EXPECT_EQ(roundStochastic(0x3F808000, Format::BF16, 0x7FFF), 0x3F80u);
   EXPECT_EQ(roundStochastic(0x3F808000, Format::BF16, 0x8000), 0x3F81u);
   EXPECT_EQ(roundStochastic(0xBF808000, Format::BF16, 0x8000), 0xBF81u);
@@ -94,16 +94,17 @@ TEST(InterpreterRounding, StochasticF16) {
 }
 
 //===----------------------------------------------------------------------===//
-// Steps worked out by hand
+// Steps computed by hand
 //===----------------------------------------------------------------------===//
 
-/// The powers of two below are exact, so that each line can be checked by eye.
+/// The powers of two below are exact, so that results can be checked by hand.
 constexpr uint64_t kOne = 0x3F80, kTwo = 0x4000, kHalf = 0x3F00;
 constexpr uint64_t kTiny = 0x3A80, kMinusTiny = 0xBA80; // +-2^-10
 
 class InterpreterStep : public InterpreterTest {
 protected:
-  /// The plane's elements after a step; fails the test if there are none.
+  /// Returns the plane's elements after a step; fails the test if there are
+  /// none.
   static Elements get(const MachineState &state, const std::string &name) {
     auto plane = state.planes.find(name);
     if (plane != state.planes.end())
@@ -127,8 +128,8 @@ protected:
   }
 };
 
-/// m' = v' = 1/2, both moments corrected to 1, so the weight moves by -lr,
-/// which only the low component can hold.
+/// m' = v' = 1/2 and both corrected moments are 1, so the weight moves by -lr,
+/// which only the low component can represent.
 TEST_F(InterpreterStep, CollagePlusAdamW) {
   MachineState state = adamState();
   ASSERT_EQ(runBuiltin("adamw", "collage-plus", state), "");
@@ -139,8 +140,8 @@ TEST_F(InterpreterStep, CollagePlusAdamW) {
   EXPECT_EQ(get(state, "param.lo"), Elements{kMinusTiny});
 }
 
-/// 0.999 is (1, -0.00099945) in bf16: an expanded second moment decays, a plain
-/// one sticks.
+/// 0.999 is (1, -0.00099945) in bf16: an expanded second moment decays, while a
+/// plain one does not.
 TEST_F(InterpreterStep, SecondMomentDecaysOnlyExpanded) {
   MachineState state = adamState();
   state.hypers["beta2"] = 0.999;
@@ -162,7 +163,7 @@ TEST_F(InterpreterStep, KahanKeepsWhatTheWeightDidNotTake) {
   EXPECT_EQ(get(state, "param.compensation"), Elements{kMinusTiny});
 }
 
-/// The master moves; the visible copy, which no step reads, is made anew.
+/// The master changes; the visible copy, which no step reads, is rewritten.
 TEST_F(InterpreterStep, MasterWeights) {
   MachineState state = adamState();
   state.planes["param.master"] = words({0x3F800001}); // 1 + 2^-23
@@ -178,7 +179,7 @@ TEST_F(InterpreterStep, MasterWeights) {
   EXPECT_EQ(get(written, "param.master"), Elements{0x3FFFE000}); // 2 - 2^-10
 }
 
-/// 1 + 2^-8 is halfway between two bf16; the random bits of each element
+/// 1 + 2^-8 is halfway between two bf16 numbers; each element's random bits
 /// decide.
 TEST_F(InterpreterStep, StochasticRounding) {
   MachineState state;
@@ -211,7 +212,7 @@ std::string strategyOf(const std::string &storage,
          "  tandem.assign state = #tandem.float<f32>\n}";
 }
 
-/// Every f32 but a NaN survives; a NaN shows as one in the visible plane.
+/// Every f32 except NaN is preserved; a NaN reads as NaN in the visible plane.
 TEST_F(InterpreterStep, RemainderRoundTrip) {
   Elements bits = {0,          0x80000000, 0x3F800000, 0x3F807FFF, 0x3F808000,
                    0x3F818000, 0x3F81FFFF, 0x7F7FFFFF, 0x7F800000, 0xFF800000,
@@ -233,7 +234,7 @@ TEST_F(InterpreterStep, RemainderRoundTrip) {
   EXPECT_EQ(get(state, "p.remainder"), Elements{0});
 }
 
-/// Decoding adds from the smallest component up, in f32; encoding splits again.
+/// Decoding adds in f32 from the smallest component up; encoding splits again.
 TEST_F(InterpreterStep, ThreeComponents) {
   MachineState state;
   state.planes = {{"p", halves({kOne, 0x7F80, 0xFFC1})},
@@ -247,7 +248,7 @@ TEST_F(InterpreterStep, ThreeComponents) {
   EXPECT_EQ(get(state, "p.lo2"), (Elements{0x3580, 0, 0}));
 }
 
-/// E4M3FN has no infinity: what overflows is NaN.
+/// E4M3FN has no infinity: overflow gives NaN.
 TEST_F(InterpreterStep, FloatsAreCanonical) {
   MachineState state;
   state.planes = {{"p", PlaneData{8, {0xFF, 0x7E, 0x80}}}};
@@ -260,7 +261,7 @@ TEST_F(InterpreterStep, FloatsAreCanonical) {
 // Update chains
 //===----------------------------------------------------------------------===//
 
-/// A graph on a param, a grad and two hypers; `body` makes %new.
+/// Returns a graph on a param, a grad and two hypers; `body` computes %new.
 std::string graphOf(const std::string &body) {
   return R"mlir(func.func @g(
     %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
@@ -276,7 +277,8 @@ std::string graphOf(const std::string &body) {
 
 class InterpreterChains : public InterpreterStep {
 protected:
-  /// The pair after a step from (1, 2^-10) with d = 2^-9 and b as given.
+  /// Returns the pair after a step from (1, 2^-10) with d = 2^-9 and the given
+  /// b.
   Elements run(const std::string &body, double b,
                const std::string &storage = "#tandem.expansion<bf16 x 2>") {
     MachineState state;
@@ -300,8 +302,8 @@ TEST_F(InterpreterChains, SumAndDifference) {
             (Elements{kOne, kMinusTiny}));
 }
 
-/// The shorter way to the state is the state's side; the other one reads the
-/// leading component, so that its d is lost.
+/// The shorter path leads to the state's operand; the other operand reads the
+/// leading component and loses d.
 TEST_F(InterpreterChains, ShorterSideOfASum) {
   EXPECT_EQ(run(R"(  %far = arith.addf %p, %d : tensor<?xf32>
   %new = arith.addf %far, %p : tensor<?xf32>)",
@@ -309,7 +311,8 @@ TEST_F(InterpreterChains, ShorterSideOfASum) {
             (Elements{kTwo, kTiny}));
 }
 
-/// Among equal ways the left one: 2p + p with p whole on the left.
+/// Among equally short paths, the left one is taken: 2p + p has p whole on the
+/// left.
 TEST_F(InterpreterChains, TiesTakeTheLeft) {
   EXPECT_EQ(run(R"(  %l = arith.addf %p, %d : tensor<?xf32>
   %r = arith.addf %p, %p : tensor<?xf32>
@@ -318,22 +321,22 @@ TEST_F(InterpreterChains, TiesTakeTheLeft) {
             (Elements{0x4040, 0x3B40})); // 3 and 3 * 2^-10
 }
 
-/// A product with a uniform factor is split from f64: b is (1, -0.00099945).
+/// A uniform factor is split from f64: b is (1, -0.00099945).
 TEST_F(InterpreterChains, Decay) {
   EXPECT_EQ(run("  %new = arith.mulf %u, %p : tensor<?xf32>", 0.999),
             run("  %new = arith.mulf %p, %u : tensor<?xf32>", 0.999));
-  // 1 * (1, 2^-10): 2^-10 - 0.00099945 is a rounding error of the factor.
+  // For 1 * (1, 2^-10), 2^-10 - 0.00099945 is a rounding error of the factor.
   EXPECT_EQ(run("  %new = arith.mulf %p, %u : tensor<?xf32>", 0.999),
             (Elements{kOne, 0xB7C0}));
-  // Kahan: the value decays, what is still to be added does not.
+  // With Kahan, the value decays, and the pending compensation does not.
   EXPECT_EQ(run("  %new = arith.mulf %p, %u : tensor<?xf32>", 0.5,
                 "#tandem.kahan<bf16>"),
             (Elements{kHalf, kTiny}));
 }
 
-/// The product within an ema is only the sum's: others read fl(b * leading(s)).
-/// Here b is just below a tie, which the low component crosses: the product is
-/// (0.5 + 2^-8, -7 * 2^-12), but fl(b * 1) is 0.5.
+/// A product within an ema belongs only to the sum: other uses read fl(b *
+/// leading(s)). Here b is just below a tie that the low component crosses: the
+/// product is (0.5 + 2^-8, -7 * 2^-12), but fl(b * 1) is 0.5.
 TEST_F(InterpreterChains, ProductInsideASum) {
   EXPECT_EQ(run(R"(  %bp = arith.mulf %u, %p : tensor<?xf32>
   %rest = arith.subf %bp, %p : tensor<?xf32>
@@ -342,8 +345,8 @@ TEST_F(InterpreterChains, ProductInsideASum) {
             (Elements{0x3B10, 0})); // 9 * 2^-12
 }
 
-/// A decay that no sum takes up is a value of the state, whose leading
-/// component everyone reads.
+/// A decay that is not part of a sum is a value of the state; all uses read its
+/// leading component.
 TEST_F(InterpreterChains, ProductOfItsOwn) {
   MachineState state;
   state.hypers = {{"b", 0.5 + 0x1p-9 - 0x1p-12}};
@@ -374,7 +377,7 @@ TEST_F(InterpreterChains, ProductOfItsOwn) {
   EXPECT_EQ(get(state, "r"), Elements{0x3F010000});
 }
 
-/// Steps count through linalg; elsewhere the leading component is read.
+/// Steps through linalg count; other uses read the leading component.
 TEST_F(InterpreterChains, ThroughLinalg) {
   EXPECT_EQ(run(R"(  %sum = linalg.map { arith.addf }
       ins(%p, %d : tensor<?xf32>, tensor<?xf32>) outs(%d : tensor<?xf32>)
@@ -389,7 +392,7 @@ TEST_F(InterpreterChains, ThroughLinalg) {
 //===----------------------------------------------------------------------===//
 
 /// An f32 scalar stays f32 in an operation: 1 * (1 + 2^-8 + 2^-20) rounds up,
-/// where the scalar rounded first would make a tie.
+/// but rounding the scalar first would give a tie.
 TEST_F(InterpreterChains, ScalarsStayWide) {
   MachineState state;
   state.hypers = {{"b", 1 + 0x1p-8 + 0x1p-20}};
@@ -401,8 +404,8 @@ TEST_F(InterpreterChains, ScalarsStayWide) {
   EXPECT_EQ(get(state, "p"), Elements{0x3F81});
 }
 
-/// A gradient wider than the component is rounded before anything else:
-/// 1 + 2^-8 becomes 1, and 1 + 1 is 2 without a trace.
+/// A gradient wider than the component is rounded before any use: 1 + 2^-8
+/// becomes 1, and 1 + 1 is exactly 2.
 TEST_F(InterpreterChains, WideInputsAreRounded) {
   MachineState state;
   state.hypers = {{"b", 0}};
@@ -417,8 +420,8 @@ TEST_F(InterpreterChains, WideInputsAreRounded) {
   EXPECT_EQ(get(state, "p.lo"), Elements{0});
 }
 
-/// An fma of components rounds once from the exact value, which an f32 or f64
-/// fma with a second rounding misses here.
+/// An fma of components rounds once from the exact value; an f32 or f64 fma
+/// with a second rounding would give a different result here.
 TEST_F(InterpreterChains, FmaRoundsOnce) {
   MachineState state;
   state.planes = {{"p", halves({0x3F81})},
@@ -440,7 +443,7 @@ TEST_F(InterpreterChains, FmaRoundsOnce) {
 }
 
 //===----------------------------------------------------------------------===//
-// Mistakes
+// Errors
 //===----------------------------------------------------------------------===//
 
 bool mentions(const std::string &message, const std::string &part) {
@@ -523,8 +526,8 @@ TEST_F(InterpreterRefusals, Graphs) {
          plain, f32, "is not an operation on the real numbers");
 }
 
-/// A step belongs to the first state it leads to; the second one has no update
-/// of its own then.
+/// A step belongs to the first state that it leads to, so the second one has no
+/// update.
 TEST_F(InterpreterRefusals, SharedSteps) {
   MachineState state;
   state.planes = {{"p", halves({kOne})},

@@ -27,7 +27,7 @@
 
 namespace tandem::reference {
 
-/// A plane of bf16 or other 16-bit elements.
+/// Returns a plane of bf16 or other 16-bit elements.
 inline PlaneData halves(std::vector<uint64_t> elements) {
   return {16, std::move(elements)};
 }
@@ -54,20 +54,20 @@ protected:
     return *module.getOps<OpTy>().begin();
   }
 
-  /// Interprets a module's kernel, or its step.
+  /// Interprets a module's kernel or step.
   static llvm::Error runProgram(ModuleOp module, MachineState &state) {
     if (module.getOps<StepOp>().empty())
       return interpretKernel(first<KernelOp>(module), state);
     return interpretStep(first<StepOp>(module), state);
   }
 
-  /// The text of a built-in file.
+  /// Returns the text of a built-in file.
   static std::string builtin(llvm::StringRef name,
                              llvm::ArrayRef<LibraryFile> files) {
     return findInLibrary(name, {}, files).value_or(LibraryText()).text;
   }
 
-  /// Runs a graph under a strategy, both as text; the error's message, or "".
+  /// Runs a graph under a strategy, both as text; returns the error or "".
   std::string runGraph(llvm::StringRef graph, llvm::StringRef strategy,
                        MachineState &state) {
     OwningOpRef<ModuleOp> graphs = parse(graph), strategies = parse(strategy);
@@ -75,7 +75,7 @@ protected:
         first<func::FuncOp>(*graphs), first<StrategyOp>(*strategies), state));
   }
 
-  /// The same for built-in ones.
+  /// Does the same for built-in ones.
   std::string runBuiltin(llvm::StringRef graph, llvm::StringRef strategy,
                          MachineState &state) {
     return runGraph(builtin(graph, getBuiltinGraphs()),
@@ -87,7 +87,7 @@ protected:
     return llvm::toString(runProgram(*module, state));
   }
 
-  /// Runs the first function; the message of an error counts as a failure.
+  /// Runs the first function; an error fails the test.
   llvm::SmallVector<ValueBits>
   runFunction(llvm::StringRef text, llvm::ArrayRef<ValueBits> arguments) {
     OwningOpRef<ModuleOp> module = parse(text);

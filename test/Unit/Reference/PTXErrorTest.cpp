@@ -1,4 +1,4 @@
-//===- PTXErrorTest.cpp - Tests of what the PTX evaluator refuses ---------===//
+//===- PTXErrorTest.cpp - Tests of the PTX evaluator's errors -------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of messages: what is not known, and faults of
+// This file tests messages about unknown instructions and about faults of
 // threads.
 //
 //===----------------------------------------------------------------------===//
@@ -17,7 +17,7 @@ using namespace tandem::reference;
 
 namespace {
 
-/// Fails unless `message` holds `part`.
+/// Fails unless `message` contains `part`.
 void expectPart(llvm::StringRef message, llvm::StringRef part) {
   EXPECT_TRUE(message.contains(part))
       << "'" << message.str() << "' lacks '" << part.str() << "'";
@@ -45,7 +45,7 @@ TEST(PTXErrors, UnknownInstructions) {
   expectRefused("mul.wide.u64 %d1, %d2, %d3;", "unknown instruction");
 }
 
-/// PTX has no .sat where the destination holds every source.
+/// PTX has no .sat if the destination can represent every source.
 TEST(PTXErrors, SaturationOfWhatFits) {
   expectRefused("cvt.sat.s16.s16 %h1, %h2;", "unknown conversion");
   expectRefused("cvt.sat.u32.u16 %w1, %h2;", "unknown conversion");
@@ -54,7 +54,7 @@ TEST(PTXErrors, SaturationOfWhatFits) {
   EXPECT_EQ(parseFailure(wrap("cvt.sat.u64.s16 %d1, %h2;")), "");
 }
 
-/// Only constants of 8 and 32 bits lie in global memory.
+/// Only 8-bit and 32-bit constants can be in global memory.
 TEST(PTXErrors, Constants) {
   expectPart(parseFailure(".version 8.0\n.global .b32 x;"),
              "PTX line 2: expected '=' before ';'");
@@ -66,7 +66,7 @@ TEST(PTXErrors, Constants) {
              "'x' is declared twice");
 }
 
-/// Whatever may lose a bit is refused, not imitated.
+/// Arithmetic that may lose a bit is refused rather than emulated.
 TEST(PTXErrors, InexactArithmetic) {
   expectRefused("mul.f32 %w1, %w2, %w3;", "only the .rn form is known");
   expectRefused("add.ftz.f32 %w1, %w2, %w3;", "only the .rn form is known");

@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of the evaluator's arithmetic, comparisons and
-// cvt.
+// This file tests the evaluator's arithmetic, comparisons and cvt.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,7 +58,7 @@ TEST(PTXFloat, FmaRoundsOnce) {
 }
 
 TEST(PTXFloat, MixedFormsComputeInF32) {
-  // 2^-8 is lost in bf16 beside 1, and in f32 is not.
+  // 2^-8 is lost relative to 1 in bf16, but not in f32.
   EXPECT_EQ(evaluate("add.rn.f32.bf16", 'w', {{'h', 0x3B80}, {'w', kOne}}),
             0x3F808000u);
   EXPECT_EQ(evaluate("sub.rn.f32.f16", 'w', {{'h', 0x3C00}, {'w', kTwo}}),
@@ -153,7 +152,7 @@ TEST(PTXConvert, Floats) {
   EXPECT_EQ(convert("sat.f32.f32", 'w', 'w', kTwo), kOne);
 }
 
-/// The first source is the upper half.
+/// The first source becomes the upper half.
 TEST(PTXConvert, Packs) {
   auto pack = [](llvm::StringRef types, char to, uint64_t a, uint64_t b) {
     return evaluate(("cvt." + types).str(), to, {{'w', a}, {'w', b}});

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of the evaluator's integer and bit instructions.
+// This file tests the evaluator's integer and bit instructions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -103,8 +103,8 @@ TEST(PTXInteger, BitFields) {
   EXPECT_EQ(bfe("bfe.s32", 8, 8), 0xFFFFFFA5u);
   EXPECT_EQ(bfe("bfe.s32", 8, 0), 0u);
   EXPECT_EQ(bfe("bfe.u32", 12, 255), 0xAu);
-  // As documented, of a position and a length the low eight bits count; GPUs
-  // are said to differ for 64-bit fields.
+  // As documented, only the low eight bits of position and length count; GPUs
+  // reportedly differ for 64-bit fields.
   EXPECT_EQ(bfe("bfe.u32", 0x108, 0x108), 0xA5u);
   EXPECT_EQ(
       evaluate("bfe.u64", 'd', {{'d', 0xA500}, {'w', 0x108}, {'w', 0x108}}),

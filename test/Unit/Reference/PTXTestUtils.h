@@ -21,7 +21,7 @@
 
 namespace tandem::reference {
 
-/// The kernel `k(in, out)` with %rd20 = in, %rd21 = out and some registers.
+/// Returns the kernel `k(in, out)` with %rd20 = in, %rd21 = out and registers.
 inline std::string wrap(llvm::StringRef body) {
   return (".version 8.0\n.target sm_90\n.address_size 64\n"
           ".visible .entry k(.param .u64 k_in, .param .u64 k_out) {\n"
@@ -65,7 +65,7 @@ inline RunResult runBody(llvm::StringRef body, std::vector<uint64_t> in,
   return result;
 }
 
-/// A source: the class of its register (h 16, w 32, d 64 bits) and its value.
+/// A source: its register class (h 16, w 32, d 64 bits) and its value.
 struct Source {
   char kind;
   uint64_t value;
@@ -75,8 +75,8 @@ inline std::string widthOf(char kind) {
   return kind == 'h' ? "16" : kind == 'w' ? "32" : "64";
 }
 
-/// Runs one instruction on loaded sources; `kind` is the result's class. A
-/// predicate (p) gives 1 or 0.
+/// Runs one instruction on loaded sources and returns the result, whose class
+/// is `kind`. Predicates (p) give 1 or 0.
 inline uint64_t evaluate(llvm::StringRef opcode, char kind,
                          std::vector<Source> sources) {
   std::string body, list;

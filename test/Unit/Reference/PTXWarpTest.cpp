@@ -1,4 +1,4 @@
-//===- PTXWarpTest.cpp - Tests of PTX threads that meet -------------------===//
+//===- PTXWarpTest.cpp - Tests of barriers and shuffles -------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of barriers and shuffles.
+// This file tests barriers and shuffles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr unsigned kMaxThreads = 96;
 
-/// Runs one block; `%w0` is the thread's number, `%w1` its result. `slots` are
-/// 64 words of shared memory, `table` is constants in global memory.
+/// Runs one block; `%w0` is the thread's index, `%w1` its result. `slots` are
+/// 64 words of shared memory, `table` holds constants in global memory.
 RunResult runBlock(llvm::StringRef body, unsigned threads) {
   RunResult result;
   std::string text = wrap(("mov.u32 %w0, %tid.x; mul.wide.u32 %d0, %w0, 8; "
@@ -88,7 +88,7 @@ TEST(PTXWarp, BarrierOrdersTheBlock) {
 }
 
 /// Each thread writes its slot and reads that of its neighbour in the other
-/// warp: by a base register, and by name.
+/// warp, by a base register and by name.
 constexpr llvm::StringLiteral kWriteSlot =
     "mov.b64 %d2, slots;\nmul.wide.u32 %d3, %w0, 4;\nadd.s64 %d3, %d2, %d3;\n"
     "add.s32 %w2, %w0, 7;\nst.shared.b32 [%d3], %w2;\n";
@@ -106,7 +106,7 @@ TEST(PTXWarp, SharedMemory) {
       (kWriteSlot + "bar.sync 0;\nld.shared.b32 %w1, [slots+20];").str(), 64);
   EXPECT_EQ(result.error, "");
   EXPECT_EQ(result.out[63], 12u);
-  // A kernel's own variable follows the module's.
+  // A kernel's own variable follows those of the module.
   result = runBlock(".shared .b32 own;\nmov.b64 %d2, own;\n"
                     "mov.b64 {%w1, %w2}, %d2;",
                     1);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of SoftFloat: exhaustive over the 8-bit formats
-// against exact rational evaluation, and against the host's correctly rounded
-// arithmetic for f32 and f64.
+// This file tests SoftFloat exhaustively for the 8-bit formats against exact
+// rational evaluation, and for f32 and f64 against the host's correctly rounded
+// arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +27,8 @@ namespace {
 
 using Wide = __int128;
 
-/// An 8-bit format as a table of exact magnitudes, in units of 2^-17. The last
-/// entry is the value the format would continue with beyond its largest.
+/// An 8-bit format as a table of exact magnitudes in units of 2^-17. The last
+/// entry is the value that would follow the format's largest one.
 struct Table {
   Format format;
   int mantissaBits;
@@ -36,7 +36,7 @@ struct Table {
   unsigned finiteCodes;
   bool hasInf;
 
-  /// The magnitude of a code in units of 2^-17, from the format's definition.
+  /// Returns the magnitude of a code in units of 2^-17, by definition.
   Wide magnitude(unsigned code) const {
     int exponent = code >> mantissaBits;
     Wide mantissa = code & ((1u << mantissaBits) - 1);
@@ -53,7 +53,7 @@ struct Table {
     return code & 0x80 ? -result : result;
   }
 
-  /// Rounds a magnitude known by how it compares to a number of units / 2.
+  /// Rounds a magnitude that is given by its comparisons with half units.
   template <typename Compare>
   unsigned round(bool negative, Compare compareToHalfUnits) const {
     unsigned low = 0, high = finiteCodes;
@@ -123,7 +123,7 @@ TEST_P(EightBit, MulAndDiv) {
         continue;
       Wide x = t.magnitude(a & 0x7F), y = t.magnitude(b & 0x7F);
       bool negative = (a ^ b) & 0x80;
-      // x * y is in units of 2^-34, a half unit is 2^-18.
+      // x * y is in units of 2^-34, and half a unit is 2^-18.
       unsigned product = t.round(
           negative, [&](Wide half) { return sign(x * y - (half << 16)); });
       ASSERT_EQ(get(a).mul(get(b)).toBits(), product) << a << " " << b;
@@ -147,7 +147,7 @@ TEST_P(EightBit, Sqrt) {
   EXPECT_EQ(get(0x81).sqrt().toBits(), 0x7Fu);
 }
 
-/// Every triple up to a common negation: the product is taken positive.
+/// Tests every triple up to a common negation: the product is positive.
 TEST_P(EightBit, Fma) {
   const Table &t = table();
   for (unsigned a = 0; a < t.finiteCodes; ++a)
@@ -255,8 +255,8 @@ TEST(Arithmetic, BF16FmaRoundsOnce) {
   EXPECT_EQ(get(0x3F81).fma(get(0x3FC0), get(0x8001)).toBits(), 0x3FC1u);
 }
 
-/// The exact a * b + c rounded to odd in double, from which one more rounding
-/// to a 16-bit format is correct.
+/// Returns a * b + c rounded to odd in double; another rounding to a 16-bit
+/// format is then correct.
 double fmaToOdd(double a, double b, double c) {
   volatile double product = a * b, sum = product + c;
   volatile double back = sum - product;
@@ -285,7 +285,7 @@ TEST(Arithmetic, FmaOf16BitFormats) {
     }
 }
 
-/// A double square root is wide enough for its second rounding to be harmless.
+/// A double square root is precise enough for a harmless second rounding.
 TEST(Arithmetic, SqrtOf16BitFormats) {
   for (Format format : {Format::BF16, Format::F16})
     for (unsigned bits = 0; bits < 0x10000; ++bits) {
@@ -305,7 +305,7 @@ struct Host {
   }
 };
 
-/// Operands of which many are close, subnormal, huge or special.
+/// Draws operands, many of which are close, subnormal, huge or special.
 template <typename Bits>
 Bits draw(std::mt19937_64 &random, int mantissaBits, Bits previous) {
   Bits bits = Bits(random());

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what is taken for a list of dimensions, and what is not.
+// This file tests which texts are taken for a list of dimensions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +64,7 @@ TEST(ParseModuleTest, LongAffineExpressions) {
       EXPECT_EQ(malformed->expected, "no more than 1024 additions and signs in "
                                      "an affine map or set");
     }
-  // The signs of each map are counted apart, and what follows it does not
+  // The signs of each map are counted separately, and following ones do not
   // count.
   EXPECT_FALSE(findMalformedText(
       repeat(1000, "#m = affine_map<(i) -> (i - 1 + 2)>\n") +
@@ -75,7 +75,7 @@ TEST(ParseModuleTest, EscapedQuotationMarks) {
   std::string deep(300, '[');
   EXPECT_FALSE(findMalformedText("a = \"x\\\"" + deep));
   EXPECT_FALSE(findMalformedText("a = \"x\\\\\\\"" + deep));
-  // A backslash that is escaped itself escapes no quotation mark.
+  // An escaped backslash does not escape a quotation mark.
   EXPECT_TRUE(findMalformedText("a = \"x\\\\\"" + deep));
   EXPECT_FALSE(findMalformedText("a = \"x\\\\\" // " + deep));
 }

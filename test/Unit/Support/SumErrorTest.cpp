@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the proof, over all pairs of numbers, that the error of
-// a Fast2Sum needs no rounding, so that -tandem-emulate-floats leaves it out.
+// This file proves, over all pairs of numbers, that the error of a Fast2Sum
+// needs no rounding, so that -tandem-emulate-floats can omit it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace {
-/// A small format by its fields; numbers are f32 that it holds.
+/// A small format given by its fields; its numbers are stored in f32.
 template <unsigned ExponentBits, unsigned MantissaBits, bool HasInfinity>
 struct Format {
   static constexpr unsigned width = 1 + ExponentBits + MantissaBits;
@@ -25,13 +25,13 @@ struct Format {
   static constexpr uint32_t minNormal = uint32_t(128 - bias) << 23;
   static constexpr uint32_t infinity = 0x7F800000;
   static constexpr uint32_t nan = 0x7FC00000;
-  /// f32 bits of the largest number.
+  /// The f32 bits of the largest number.
   static constexpr uint32_t largest =
       (((1u << (width - 1)) - (HasInfinity ? (1u << MantissaBits) + 1 : 2))
        << dropped) +
       (uint32_t(127 - bias) << 23);
 
-  /// To nearest, ties to even, with subnormals.
+  /// Rounds to nearest, ties to even, with subnormals.
   static float round(float x) {
     uint32_t bits = llvm::bit_cast<uint32_t>(x);
     uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -39,7 +39,7 @@ struct Format {
     uint32_t rounded = (magnitude + half + ((magnitude >> dropped) & 1)) &
                        ~((1u << dropped) - 1);
     if constexpr (ExponentBits < 8) {
-      // Adding 2^23 quanta leaves whole quanta.
+      // Adding 2^23 quanta leaves a whole number of quanta.
       float anchor = llvm::bit_cast<float>(minNormal + (dropped << 23));
       float whole = (llvm::bit_cast<float>(magnitude) + anchor) - anchor;
       rounded =
@@ -50,7 +50,7 @@ struct Format {
     return llvm::bit_cast<float>(rounded | (bits & 0x80000000));
   }
 
-  /// All codes' values; the NaNs are one.
+  /// Returns the values of all codes, with a single NaN.
   static std::vector<float> values() {
     std::vector<float> result;
     float scale = llvm::bit_cast<float>(uint32_t(127 + 127 - bias) << 23);
@@ -75,7 +75,7 @@ using E4M3 = Format<4, 3, false>;
 using E5M2 = Format<5, 2, true>;
 } // namespace
 
-/// The part of fl(a + b) that is b's, in f32.
+/// Returns the part of fl(a + b) that comes from b, in f32.
 template <typename F>
 static float partOf(float a, float b) {
   return F::round(a + b) - a;
@@ -86,12 +86,12 @@ static float errorOf(float a, float b) {
   return b - F::round(partOf<F>(a, b));
 }
 
-/// For how many pairs (a, b) `compute` gives no number of the format.
+/// Counts the pairs (a, b) for which `compute` gives no number of the format.
 template <typename F, float (*compute)(float, float)>
 static uint64_t countInexact() {
   std::vector<float> values = F::values();
   uint64_t count = 0;
-  // Negating both numbers negates all others.
+  // Negating both numbers negates all intermediate results.
   for (size_t i = 0; i < values.size() / 2; ++i) {
     float a = values[i];
     uint32_t here = 0;
@@ -115,7 +115,7 @@ TEST(SumError, F16) { EXPECT_EQ(countInexactErrors<F16>(), 0u); }
 TEST(SumError, E4M3) { EXPECT_EQ(countInexactErrors<E4M3>(), 0u); }
 TEST(SumError, E5M2) { EXPECT_EQ(countInexactErrors<E5M2>(), 0u); }
 
-/// The rounding before it does change numbers.
+/// The rounding before the error does change numbers.
 TEST(SumError, PartIsRounded) {
   EXPECT_GT((countInexact<E4M3, partOf<E4M3>>()), 0u);
   EXPECT_GT((countInexact<E5M2, partOf<E5M2>>()), 0u);

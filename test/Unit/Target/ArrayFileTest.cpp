@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements tests of what array files hold, of round trips, and of
-// the messages for files that are malformed.
+// This file tests the contents of array files, round trips, and the messages
+// for malformed files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ namespace {
 // Utilities
 //===----------------------------------------------------------------------===//
 
-/// A directory that goes away with the test.
+/// Makes a directory that is removed after the test.
 class ArrayFileTest : public testing::Test {
 protected:
   void SetUp() override {
@@ -65,7 +65,7 @@ void expectPart(StringRef message, StringRef part) {
       << "'" << message.str() << "' lacks '" << part.str() << "'";
 }
 
-/// Fails unless `result` is an error whose message holds all parts.
+/// Fails unless `result` is an error whose message contains all parts.
 template <typename T>
 void expectRefused(Expected<T> result, ArrayRef<StringRef> parts) {
   ASSERT_FALSE(bool(result));
@@ -123,7 +123,7 @@ std::string printed(const ArrayMap &arrays, const ArrayMetadata &metadata) {
   return bytes;
 }
 
-/// One array of each type, among them a scalar and an empty one.
+/// Makes one array of each type, including a scalar and an empty one.
 ArrayMap makeAll() {
   ArrayMap arrays;
   uint8_t first = 0;
@@ -193,7 +193,7 @@ TEST_F(ArrayFileTest, NothingRoundTrips) {
   EXPECT_TRUE(cantFail(readArrays(path("a.safetensors"))).empty());
 }
 
-/// A .npy file has no bf16 and no floats of eight bits.
+/// Returns the type in .npy files, which have no bf16 and no 8-bit floats.
 DType getNpyType(DType type) {
   if (type == DType::BF16)
     return DType::U16;
@@ -228,7 +228,7 @@ TEST_F(ArrayFileTest, DirectoryRoundTrip) {
   EXPECT_EQ(list("d").size(), arrays.size() + 1);
 }
 
-/// A header over 64 KiB takes version 2.
+/// A header over 64 KiB requires version 2.
 TEST(Npy, LongShape) {
   SmallVector<int64_t> ones(30000, 1);
   std::string bytes = printed(makeArray(DType::U16, ones));
@@ -253,7 +253,8 @@ TEST(Npy, WrittenAsNumPyDoes) {
   EXPECT_EQ(printed(array), bytes);
 }
 
-/// The headers that ml_dtypes and older versions of Python and NumPy write.
+/// Reads headers as ml_dtypes and older versions of Python and NumPy write
+/// them.
 TEST(Npy, OtherHeaders) {
   auto parse = [](StringRef header, StringRef data,
                   StringRef version = StringRef("\1\0", 2)) {
@@ -277,7 +278,7 @@ TEST(Npy, OtherHeaders) {
   EXPECT_EQ(array.type, DType::I16);
 }
 
-/// As the safetensors library writes it: no spaces between tokens.
+/// The safetensors library writes no spaces between tokens.
 TEST(Safetensors, WrittenAsTheLibraryDoes) {
   std::string bytes = safetensorsBytes(
       "{\"__metadata__\":{\"format\":\"np\"},"
@@ -295,7 +296,7 @@ TEST(Safetensors, WrittenAsTheLibraryDoes) {
   EXPECT_EQ(printed(arrays, metadata), bytes);
 }
 
-/// Every array begins at a multiple of its element's width.
+/// Every array begins at a multiple of its element size.
 TEST(Safetensors, WideElementsFirst) {
   std::string bytes = printed({{"a", makeArray(DType::U8, {3})},
                                {"b", makeArray(DType::F64, {1})},
@@ -530,7 +531,7 @@ TEST_F(ArrayFileTest, UnfitArrays) {
   EXPECT_TRUE(list("").empty());
 }
 
-/// A failed write leaves the file before it as it was.
+/// A failed write does not change the existing file.
 TEST_F(ArrayFileTest, FailureKeepsTheOldFile) {
   Array array = makeArray(DType::U8, {3});
   ASSERT_FALSE(errorToBool(writeArrays(path("a.safetensors"), {{"x", array}})));
@@ -544,8 +545,8 @@ TEST_F(ArrayFileTest, FailureKeepsTheOldFile) {
 // Damaged files
 //===----------------------------------------------------------------------===//
 
-/// The bytes in memory of their own size, so that a sanitizer sees a read past
-/// the end.
+/// Copies bytes to memory of exactly their size, so that a sanitizer detects
+/// reads past the end.
 template <typename Parse>
 bool isRefused(StringRef bytes, Parse parse) {
   std::vector<char> exact(bytes.begin(), bytes.end());
@@ -563,8 +564,8 @@ void expectPrefixesRefused(StringRef bytes, Parse parse) {
     EXPECT_TRUE(isRefused(bytes.take_front(size), parse)) << size;
 }
 
-/// Changes up to four bytes at a time; most changes to the header are refused,
-/// and what is accepted is consistent.
+/// Changes up to four bytes at a time. Most changes to the header are refused,
+/// and accepted files are consistent.
 template <typename Parse>
 void mutate(StringRef bytes, size_t headerSize, Parse parse) {
   std::mt19937 random(7);

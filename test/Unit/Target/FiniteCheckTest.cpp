@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that the check of gradients refuses types that it does not
-// know, which the package of a later compiler may have.
+// This file tests that the check of gradients refuses unknown types, which the
+// package of a later compiler may contain.
 //
 //===----------------------------------------------------------------------===//
 

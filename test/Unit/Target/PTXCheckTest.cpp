@@ -1,4 +1,4 @@
-//===- PTXCheckTest.cpp - What PTX is refused -----------------------------===//
+//===- PTXCheckTest.cpp - Tests of the PTX check --------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that kernels are compiled whose arithmetic LLVM simplifies,
-// and that no PTX leaves the compiler from which an operation is missing.
+// This file tests that kernels compile whose arithmetic LLVM simplifies, and
+// that the compiler emits no PTX from which an operation is missing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ using namespace tandem;
 using llvm::Twine;
 
 namespace {
-/// A kernel that stores `%r` and `%s`, computed from `%a` and `%b`.
+/// Returns a kernel that stores `%r` and `%s`, computed from `%a` and `%b`.
 std::string getKernel(StringRef format, StringRef body) {
   std::string text = R"mlir(
     tandem.kernel @f compute(<component, bf16>)
@@ -72,7 +72,7 @@ constexpr StringLiteral twoSum = R"mlir(
 constexpr StringLiteral chips[] = {"sm_80", "sm_90", "sm_100"};
 constexpr int64_t width = 8;
 
-/// The context of all kernels, since loading the dialects takes long.
+/// Returns the context of all kernels, since loading the dialects is slow.
 MLIRContext &getContext() {
   static MLIRContext context;
   static bool once = [] {
@@ -86,7 +86,7 @@ MLIRContext &getContext() {
   return context;
 }
 
-/// A kernel in the LLVM dialect, and what it requires.
+/// A kernel in the LLVM dialect, and the arithmetic that it requires.
 class Lowered {
 public:
   Lowered(StringRef text, StringRef chip) : chip(chip) {
@@ -106,7 +106,7 @@ public:
   }
   llvm::Error check(StringRef ptx) { return checkPTX(ptx, parts, chip, width); }
 
-  /// The operations of the entry that round.
+  /// Returns the operations of the entry that round.
   SmallVector<Operation *> getArithmetic() {
     SmallVector<Operation *> ops;
     module->walk([&](LLVM::LLVMFuncOp function) {
@@ -135,7 +135,7 @@ std::string getMessage(llvm::Expected<std::string> ptx) {
   return ptx ? "" : llvm::toString(ptx.takeError());
 }
 
-/// Replaces the first place after `start`.
+/// Replaces the first occurrence after `start`.
 std::string plant(std::string text, StringRef from, StringRef to,
                   StringRef start = "") {
   size_t at = text.find(from, text.find(start));
@@ -144,32 +144,32 @@ std::string plant(std::string text, StringRef from, StringRef to,
 }
 
 //===----------------------------------------------------------------------===//
-// What LLVM simplifies
+// Arithmetic that LLVM simplifies
 //===----------------------------------------------------------------------===//
 
-/// Expressions that LLVM simplifies, and an operation that they ask for.
+/// An expression that LLVM simplifies, and an operation that it requires.
 struct Simplified {
   StringLiteral body, operation;
 };
 
 constexpr Simplified simplified[] = {
-    // x + x, which is an operation more of another kind.
+    // This is x + x, which adds an operation of a different kind.
     {"%r = arith.mulf %a, %two : T\n%s = arith.addf %a, %b : T", "mul.rn.f32"},
     // -x.
     {"%r = arith.mulf %a, %minus_one : T\n%s = arith.addf %a, %b : T",
      "mul.rn.f32"},
     {"%r = arith.subf %minus_zero, %a : T\n%s = arith.mulf %a, %b : T",
      "sub.rn.f32"},
-    // A product with 1/2.
+    // This is a product with 1/2.
     {"%r = arith.divf %a, %two : T\n%s = arith.addf %a, %b : T", "div.rn.f32"},
-    // A sum.
+    // This is a sum.
     {"%r = math.fma %a, %one, %b : T\n%s = arith.mulf %a, %b : T",
      "fma.rn.f32"},
-    // One difference for both.
+    // One difference would serve both.
     {"%n = arith.negf %b : T\n%r = arith.addf %a, %n : T\n"
      "%s = arith.subf %a, %b : T",
      "add.rn.f32"},
-    // One operation after a choice.
+    // One operation would follow a selection.
     {"%c = arith.cmpf olt, %a, %b : T\n%l = arith.mulf %a, %b : T\n"
      "%m = arith.mulf %a, %a : T\n%r = arith.select %c, %l, %m : T\n"
      "%s = arith.addf %a, %b : T",
@@ -190,7 +190,7 @@ TEST(PTXCheckTest, simplificationsAreNoFault) {
     }
 }
 
-/// Where nothing is in doubt, LLVM's first result is what is emitted.
+/// If no operation is missing, LLVM's first result is emitted.
 TEST(PTXCheckTest, ordinaryArithmeticIsCompiledOnce) {
   for (StringRef chip : chips)
     for (StringRef format : {"f32", "bf16", "f16"}) {
@@ -201,11 +201,11 @@ TEST(PTXCheckTest, ordinaryArithmeticIsCompiledOnce) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is wrong
+// Faults
 //===----------------------------------------------------------------------===//
 
-/// Each operation of a TwoSum is taken away before LLVM sees the kernel, or
-/// computed in vain.
+/// Removes each operation of a TwoSum before LLVM sees the kernel, or leaves it
+/// unused.
 TEST(PTXCheckTest, lostOperationsAreRefused) {
   for (auto [chip, format, isErased] : {std::tuple("sm_80", "f32", false),
                                         {"sm_80", "bf16", true},
@@ -218,7 +218,7 @@ TEST(PTXCheckTest, lostOperationsAreRefused) {
       ops[i]->getResult(0).replaceAllUsesWith(ops[i]->getOperand(1));
       if (isErased)
         ops[i]->erase();
-      // Operands that only the lost operation needed go with it.
+      // Operands that only the lost operation used are removed with it.
       EXPECT_TRUE(StringRef(getMessage(lowered.translate()))
                       .starts_with("the PTX of 'f' is not the kernel's "
                                    "arithmetic:\n  add and sub " +
@@ -228,8 +228,8 @@ TEST(PTXCheckTest, lostOperationsAreRefused) {
     }
 }
 
-/// Before sm_90 LLVM rounds an integer to f32 on its way to bf16, which is
-/// another number where the f32 lies between two bf16.
+/// Before sm_90, LLVM rounds an integer to f32 before bf16, which gives a
+/// different number if the f32 is halfway between two bf16 numbers.
 TEST(PTXCheckTest, doubleRoundingIsRefused) {
   constexpr StringLiteral body =
       "%q = arith.bitcast %a : T to i16\n%i = arith.extsi %q : i16 to i32\n"
@@ -241,7 +241,7 @@ TEST(PTXCheckTest, doubleRoundingIsRefused) {
   EXPECT_EQ(getMessage(Lowered(kernel, "sm_90").translate()), "");
 }
 
-/// A fault put into good PTX, and whether it is one of a count.
+/// A fault inserted into correct PTX, and whether it changes a count.
 struct Fault {
   StringLiteral from, to;
   bool isCount;
@@ -270,8 +270,8 @@ TEST(PTXCheckTest, onlyCountsAreInDoubt) {
   }
 }
 
-/// A contraction in a later part is not overlooked for a count of an earlier
-/// one.
+/// A contraction in a later part is detected despite a wrong count in an
+/// earlier one.
 TEST(PTXCheckTest, certainFaultsOfLaterPartsCount) {
   CompileOptions options;
   options.graph = llvm::cantFail(loadGraph("lamb"));

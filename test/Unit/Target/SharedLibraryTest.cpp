@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests what a kernel's code may call when it goes into a package. No
-// kernel has such calls; what LLVM makes of one may change.
+// This file tests which calls the code of a packaged kernel may contain. No
+// kernel has such calls, but the code that LLVM generates may change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 
 using namespace tandem;
 
-/// An object file whose function calls another one.
+/// Compiles an object file whose function calls another one.
 static std::string compileCall(llvm::StringRef callee) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
@@ -44,7 +44,7 @@ static std::string compileCall(llvm::StringRef callee) {
   return llvm::cantFail(emitObject(*module, *machine));
 }
 
-/// The libraries that a linked library asks for, in its table of strings.
+/// Returns whether a linked library requires libm, from its string table.
 static bool needsMath(llvm::StringRef library) {
   return library.contains("libm.so.6");
 }

@@ -1,4 +1,4 @@
-//===- TargetTest.cpp - Tests of targets from outside ---------------------===//
+//===- TargetTest.cpp - Tests of external targets -------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests that the compiler takes targets which Tandem does not bring.
+// This file tests that the compiler accepts targets outside of Tandem.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// "text" is the kernels' text, "nothing" fails with a diagnostic.
+/// Emits the kernels as text for "text", and an error for "nothing".
 class TextTarget : public Target {
 public:
   bool hasName(StringRef name) const override {
@@ -87,8 +87,7 @@ TEST(TargetTest, UnknownNamesListAllTargets) {
 }
 
 namespace {
-/// A program called ptxas that is found before all others, for the life of a
-/// test.
+/// A program called ptxas that precedes all others on PATH during a test.
 class StandInAssembler : public testing::Test {
 protected:
   void SetUp() override {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file tests which gathers become permutations of bytes, and runs these on
-// any processor, with a function in place of the instruction.
+// This file tests which gathers become byte permutations, and runs these on any
+// processor, with a function in place of the instruction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,15 +27,15 @@ using namespace llvm;
 
 static constexpr unsigned numRows = 3;
 
-/// The entry of a table, in whose bytes each index and each row is seen. The
-/// lowest byte is the same everywhere, and no entry is NaN.
+/// Returns a table entry whose bytes depend on the index and the row. The
+/// lowest byte is the same in all entries, and no entry is NaN.
 static float getEntry(unsigned row, unsigned index) {
   return llvm::bit_cast<float>(((index ^ row) & 0xBF) << 24 | index << 16 |
                                (index * 7 + row) % 256 << 8 | 0x5A);
 }
 
-/// A function (row, indices, results) that looks up `lanes` entries at indices
-/// of `bits` bits.
+/// Returns a function (row, indices, results) that looks up `lanes` entries at
+/// indices of `bits` bits.
 static std::string writeLookup(unsigned lanes, unsigned bits) {
   std::string n = std::to_string(lanes), text;
   raw_string_ostream os(text);
@@ -95,7 +95,7 @@ static unsigned countCalls(const Module &module, Intrinsic::ID intrinsic) {
   return number;
 }
 
-/// The instruction as a function that any processor runs.
+/// Returns the instruction as a function that any processor can run.
 static std::string writePermutation() {
   std::string text;
   raw_string_ostream os(text);
@@ -117,7 +117,7 @@ static std::string writePermutation() {
   return text;
 }
 
-/// Returns the entries that all bytes select, by a function of that many lanes.
+/// Looks up the entries of all bytes with a function of that many lanes.
 static std::vector<float> lookUpAll(unsigned lanes, unsigned row) {
   Compiled compiled =
       select(writeLookup(lanes, 8) + writePermutation(), "+avx512vbmi");
@@ -147,7 +147,7 @@ TEST(X86LookupsTest, SelectsPermutations) {
   for (unsigned lanes : {32, 64, 128}) {
     Compiled compiled = select(writeLookup(lanes, 8), "+avx512vbmi");
     EXPECT_EQ(countCalls(*compiled.module, Intrinsic::masked_gather), 0u);
-    // Two for each byte but the lowest, which all entries share.
+    // There are two for each byte except the lowest, which all entries share.
     EXPECT_EQ(
         countCalls(*compiled.module, Intrinsic::x86_avx512_vpermi2var_qi_512),
         6 * divideCeil(lanes, 64));

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what chips of NVIDIA differ in.
+// This file declares the features that distinguish NVIDIA chips.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,16 +18,17 @@
 
 namespace tandem {
 
-/// An NVIDIA chip by its compute capability: 90 of sm_90 and sm_90a.
+/// An NVIDIA chip, given by its compute capability: 90 for sm_90 and sm_90a.
 struct Chip {
   unsigned version;
 
-  /// The chip of a name like sm_90a.
+  /// Returns the chip with a name like sm_90a, or none if it is not such a
+  /// name.
   static std::optional<Chip> parse(llvm::StringRef name);
 
-  /// Whether bf16 is added and multiplied by instructions of its own.
+  /// Returns whether the chip has instructions that add and multiply bf16.
   bool hasBF16Arithmetic() const { return version >= 90; }
-  /// Whether 8-bit floats are converted to and from by instructions.
+  /// Returns whether the chip has instructions that convert 8-bit floats.
   bool hasFloat8Conversions() const { return version >= 89; }
 };
 

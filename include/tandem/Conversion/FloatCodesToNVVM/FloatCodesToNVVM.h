@@ -18,9 +18,9 @@
 
 namespace tandem {
 
-/// Adds the patterns that put the instructions of sm_89 and later chips in
-/// place of scaled.encode_float and scaled.decode_float of 8-bit floats, where
-/// these are scalars or vectors of pairs.
+/// Adds the patterns that replace scaled.encode_float and scaled.decode_float
+/// of 8-bit floats by the instructions of sm_89 and later chips. They match
+/// scalars and vectors of pairs.
 void populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns);
 
 } // namespace tandem

@@ -34,12 +34,12 @@ struct Pair {
   SoftFloat high, low;
 };
 
-/// Literal, also where |a| < |b|.
+/// These execute their sequences literally; fastTwoSum also if |a| < |b|.
 Pair fastTwoSum(const SoftFloat &a, const SoftFloat &b);
 Pair twoSum(const SoftFloat &a, const SoftFloat &b);
 Pair twoProd(const SoftFloat &a, const SoftFloat &b);
 Pair twoProdDekker(const SoftFloat &a, const SoftFloat &b);
-/// Veltkamp's halves of a significand.
+/// Splits a significand into Veltkamp's halves.
 Pair split(const SoftFloat &a);
 
 //===----------------------------------------------------------------------===//
@@ -59,59 +59,60 @@ Components add(ComponentsRef x, ComponentsRef y);
 Components sub(ComponentsRef x, ComponentsRef y);
 Components div(ComponentsRef x, ComponentsRef y);
 Components sqrt(ComponentsRef x);
-/// Also of a mixed expansion as it is stored.
+/// Negates each component, also that of a mixed expansion as it is stored.
 Components neg(ComponentsRef x);
 Components renormalize(ComponentsRef x);
-/// Lexicographic: the first components that differ decide.
+/// Compares lexicographically: the first components that differ decide.
 Ordering compare(ComponentsRef x, ComponentsRef y);
 
-/// A wide value as components of a format, each the rounding of what the ones
-/// before it left, or +0 after one that is not finite.
+/// Returns a wide value as components of a format. Each is the rounded
+/// remainder of the previous ones, or +0 after one that is not finite.
 Components toComponents(const SoftFloat &wide, Format format, unsigned count);
-/// The f32 sum of many numbers: a balanced binary tree, neighbours first,
-/// filled up to a power of two with -0.
+/// Returns the f32 sum of many numbers: a balanced binary tree, neighbours
+/// first, padded to a power of two with -0.
 SoftFloat sumTree(std::vector<SoftFloat> level);
-/// The sum in a wide format, from the smallest component up.
+/// Returns the sum in a wide format, from the smallest component up.
 SoftFloat sumComponents(ComponentsRef components, Format wide);
 
-/// Whether the trailing component has a different format from the leading one.
+/// Returns whether the trailing component has a different format from the
+/// leading one.
 bool isMixed(ComponentsRef components);
-/// A mixed expansion with both components in the leading format; another one
-/// as it is.
+/// Returns a mixed expansion with both components in the leading format, or any
+/// other expansion unchanged.
 Components widenMixed(ComponentsRef stored);
-/// Two components with the second as a mixed expansion stores it.
+/// Returns two components with the second as a mixed expansion stores it.
 Components narrowMixed(ComponentsRef components, Format trailing);
 
 //===----------------------------------------------------------------------===//
 // Powers, and rounding by bits
 //===----------------------------------------------------------------------===//
 
-/// base^exponent by square and multiply, lowest bit first.
+/// Computes base^exponent by square and multiply, lowest bit first.
 SoftFloat power(const SoftFloat &base, int64_t exponent);
 
-/// Philox4x32-10 (Salmon et al. 2011).
+/// Computes Philox4x32-10 (Salmon et al. 2011).
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key);
 
-/// The 16 random bits of an element of an unsharded tensor.
+/// Returns the 16 random bits of an element of an unsharded tensor.
 uint16_t drawRandomBits(uint64_t seed, uint32_t tensorKey, uint32_t step,
                         uint64_t element);
 
-/// The 16 dithered bits of an element of an unsharded tensor, which is number
-/// `number` of its graph or kernel.
+/// Returns the 16 dithered bits of an element of an unsharded tensor, which is
+/// number `number` of its graph or kernel.
 uint16_t drawDitherBits(uint64_t seed, uint32_t tensorKey, uint32_t number,
                         uint32_t step, uint64_t element);
 
-/// The bits by which a number is rounded: dithered ones are complemented where
-/// it is negative.
+/// Returns the bits by which a number is rounded. Dithered bits are
+/// complemented if it is negative.
 uint16_t orientBits(RoundingMode rounding, const SoftFloat &x, uint16_t bits);
 
-/// Whether a magnitude with the fraction f, in [0, 1), rounds up: f * 2^16,
-/// which dither rounds to an integer and stochastic rounding cuts, and the bits
-/// reach 2^16.
+/// Returns whether a magnitude with the fraction f, in [0, 1), rounds up: the
+/// sum of the bits and f * 2^16, which dither rounds to an integer and
+/// stochastic rounding truncates, is at least 2^16.
 bool roundsUp(const SoftFloat &fraction, RoundingMode rounding, uint16_t bits);
 
-/// x rounded to one of the two numbers around it. The bits are oriented.
+/// Rounds x to one of the two numbers around it. The bits are oriented.
 SoftFloat roundByBits(const SoftFloat &x, Format format, RoundingMode rounding,
                       uint16_t bits);
 

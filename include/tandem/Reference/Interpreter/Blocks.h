@@ -22,28 +22,30 @@
 
 namespace tandem::reference {
 
-/// Operations that reach outside the values of a block, such as memory.
+/// Executes the operations that reach outside the values of a block, such as
+/// those on memory.
 class Environment {
 public:
   virtual ~Environment() = default;
 
-  /// Executes an operation; none if it is not the environment's.
+  /// Executes an operation, or returns none if the environment does not handle
+  /// it.
   virtual std::optional<llvm::Expected<llvm::SmallVector<Datum, 1>>>
   execute(Operation *op, llvm::ArrayRef<const Datum *> operands) = 0;
 };
 
-/// The values of a block and of those around it.
+/// Interprets a block; it keeps the values of the block and of those around it.
 class BlockInterpreter {
 public:
   explicit BlockInterpreter(Environment *environment = nullptr,
                             unsigned depth = 0)
       : environment(environment), depth(depth) {}
 
-  /// Runs a block and gives the operands of its terminator.
+  /// Runs a block and returns the operands of its terminator.
   llvm::Expected<llvm::SmallVector<Datum>> run(Block &block,
                                                llvm::ArrayRef<Datum> arguments);
 
-  /// Makes a value known before blocks run.
+  /// Defines a value before blocks run.
   void bind(Value value, Datum datum) { values[value] = std::move(datum); }
 
   /// Runs one operation of a block.

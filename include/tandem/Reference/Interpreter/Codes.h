@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the codes of scaled values, by docs/Numerics.md.
+// This file declares the codes of scaled values, as docs/Numerics.md specifies
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,38 +25,38 @@ namespace tandem::reference {
 // Numbers in f32
 //===----------------------------------------------------------------------===//
 
-/// A double, rounded once.
+/// Returns a double, rounded once.
 SoftFloat toReal(double value);
 SoftFloat powerOfTwo(int exponent);
-/// numerator / denominator, rounded once; both below 2^53, the latter below
-/// 2^28 in lowest terms, so that no quotient rounded to f64 on the way becomes
-/// a tie.
+/// Returns numerator / denominator, rounded once. Both are below 2^53, the
+/// latter below 2^28 in lowest terms, so that no quotient rounded to f64 on the
+/// way becomes a tie.
 SoftFloat toQuotient(double numerator, double denominator);
 
-/// floor(log2(x)) of a positive number.
+/// Returns floor(log2(x)) of a positive number.
 int floorLog2(const SoftFloat &x);
 bool isLess(const SoftFloat &a, const SoftFloat &b);
-/// A NaN stays one.
+/// Clamps x. A NaN stays a NaN.
 SoftFloat clamp(const SoftFloat &x, const SoftFloat &low,
                 const SoftFloat &high);
 
-/// The project's logarithm, of a number of no negative sign.
+/// Computes the project's logarithm of a number without a negative sign.
 SoftFloat log2(const SoftFloat &x);
-/// The project's power of two, of a number of at most 0. A NaN counts as what
-/// lies below -100 does.
+/// Computes the project's power of two of a number of at most 0. A NaN counts
+/// as a number below -100.
 SoftFloat exp2(const SoftFloat &number);
 
 //===----------------------------------------------------------------------===//
 // Codes
 //===----------------------------------------------------------------------===//
 
-/// Whether the interpreter knows a code.
+/// Returns an error if the interpreter does not know a code.
 llvm::Error checkKnown(scaled::CodeAttrInterface code);
 
-/// The magnitude that becomes the largest code.
+/// Returns the magnitude that becomes the largest code.
 SoftFloat getLargest(scaled::CodeAttrInterface code);
 
-/// Returns the number that is scaled instead of a value, and the inverse.
+/// Return the number that is scaled instead of a value, and the inverse.
 SoftFloat prepare(scaled::CodeAttrInterface code, const SoftFloat &value);
 SoftFloat finish(scaled::CodeAttrInterface code, const SoftFloat &value);
 
@@ -69,35 +70,35 @@ struct CodeContext {
   bool isFloored = false;
 };
 
-/// The codes, one per plane, of a scaled value. `isFinite` says whether what
-/// was scaled is.
+/// Returns the codes, one per plane, of a scaled value. `isFinite` says whether
+/// the value was finite before it was scaled.
 Codes encode(scaled::CodeAttrInterface code, const SoftFloat &y, bool isFinite,
              CodeContext context);
 SoftFloat decode(scaled::CodeAttrInterface code, llvm::ArrayRef<uint64_t> codes,
                  CodeContext context);
 
-/// Returns what `encode` takes for a prepared value: its product with the
-/// inverse of the scale. The mu-law code takes the sum of 2 and the product's
-/// magnitude, with the value's sign.
+/// Returns the number that `encode` takes for a prepared value: its product
+/// with the inverse of the scale. The mu-law code takes the sum of 2 and the
+/// product's magnitude, with the value's sign.
 SoftFloat scaleValue(scaled::CodeAttrInterface code, const SoftFloat &value,
                      const SoftFloat &inverse);
-/// Returns what is read under a scale, for a decoded number.
+/// Returns the value of a decoded number under a scale.
 SoftFloat unscale(scaled::CodeAttrInterface code, const SoftFloat &number,
                   const SoftFloat &scale);
 
-/// The magnitude of a value from which the scale of its group is made.
+/// Returns the magnitude of a value from which the scale of its group is made.
 SoftFloat measure(scaled::CodeAttrInterface code, const SoftFloat &value);
 
-/// One of the two integers around a level of at least 0.
+/// Rounds a level of at least 0 to one of the two integers around it.
 uint64_t roundLevel(const SoftFloat &level, uint16_t random);
 
-/// The dynamic code of `y`, a byte: that of the nearest number, or, by random
-/// bits, that of one of its two neighbours.
+/// Return the dynamic code of `y`, a byte: that of the nearest number, or, by
+/// random bits, that of one of its two neighbours.
 uint64_t encodeDynamic(bool isSigned, const SoftFloat &y, bool isFinite);
 uint64_t encodeDynamicByBits(bool isSigned, const SoftFloat &y, bool isFinite,
                              uint16_t random);
 SoftFloat measureDynamic(bool isSigned, const SoftFloat &value);
-/// The magnitude of the signed code's largest negative number.
+/// Returns the magnitude of the signed code's largest negative number.
 SoftFloat getLargestNegative();
 SoftFloat decodeDynamic(bool isSigned, uint64_t code);
 
@@ -107,7 +108,7 @@ struct Minifloat {
   int bias;
   Specials specials;
   RoundingMode rounding;
-  /// Exponents of the least and the largest magnitude that is written.
+  /// The exponents of the smallest and the largest magnitude that is written.
   std::optional<int> least, most;
 
   uint64_t getSign() const { return uint64_t(1) << (exponent + mantissa); }
@@ -118,7 +119,7 @@ struct Minifloat {
 SoftFloat getLargest(const Minifloat &format);
 uint64_t encodeMinifloat(const Minifloat &format, const SoftFloat &y,
                          bool isFinite, uint16_t random);
-/// Bits beyond the format's count for nothing.
+/// Decodes a number. Bits beyond the format's are ignored.
 SoftFloat decodeMinifloat(const Minifloat &format, uint64_t bits);
 
 } // namespace tandem::reference

@@ -1,4 +1,4 @@
-//===- Graph.h - What a source graph says -----------------------*- C++ -*-===//
+//===- Graph.h - Reading of source graphs -----------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -35,32 +35,34 @@ class GraphReader {
 public:
   explicit GraphReader(func::FuncOp graph) : graph(graph) {}
 
-  /// Whether the function is a graph: roles, results, element-wise operations.
+  /// Returns an error unless the function is a graph: roles, results,
+  /// element-wise operations.
   llvm::Error check();
-  /// Whether `check` found rows and columns. All tensors are flat where not.
+  /// Returns whether `check` found rows and columns. If not, all tensors are
+  /// flat.
   bool isMatrix() const { return hasRows; }
 
   func::FuncOp getGraph() const { return graph; }
-  /// Tensor arguments, in order.
+  /// Returns the tensor arguments, in order.
   SmallVector<BlockArgument> getTensors() const;
-  /// The params and states among them, and their new values.
+  /// Return the params and states among them, and their new values.
   SmallVector<BlockArgument> getUpdated() const;
   Value getNewValue(unsigned updated);
 
-  /// The scalar arithmetic, constant or function argument whose value an
-  /// element of `value` is.
+  /// Returns the scalar arithmetic, constant or function argument whose value
+  /// an element of `value` is.
   Value getSource(Value value) const;
 
-  /// Whether a value is computed only from hyperparameters and literals. Takes
-  /// a source.
+  /// Returns whether a value is computed only from hyperparameters and
+  /// literals. Takes a source.
   bool isUniform(Value source);
-  /// Whether a value is computed only from uniform values, sums and sizes, so
-  /// that it is an f32 under every policy.
+  /// Returns whether a value is computed only from uniform values, sums and
+  /// sizes, so that it is an f32 under every policy.
   bool isWide(Value source);
-  /// Returns what a source has one number for each of.
+  /// Returns the units for each of which a source has one number.
   Granularity getGranularity(Value source);
-  /// Returns what a tensor with one dimension has entries for; none if the
-  /// graph does not say.
+  /// Returns the units that a tensor with one dimension has entries for, or
+  /// none if the graph does not say.
   std::optional<Granularity> getEntries(Value vector);
 
 private:
@@ -82,34 +84,34 @@ private:
   llvm::DenseMap<Value, std::optional<Granularity>> entries;
 };
 
-/// One step of an update, seen from the value it makes.
+/// One step of an update, found by the value that it computes.
 struct UpdateStep {
   /// The param or state.
   BlockArgument state;
   /// Its value before this step.
   Value before;
-  /// before + addend or before - addend, where there is one...
+  /// The addend of before + addend or before - addend, or null for a product.
   Value addend;
   bool isSubtracted = false;
-  /// ...else factor * before.
+  /// The factor of factor * before, or null for a sum.
   Value factor;
-  /// This product is the b * s in b * s + x. It is part of the step above it,
-  /// and no value of the state to anyone else.
+  /// Whether this product is the b * s in b * s + x. It is then part of the
+  /// step of the sum, and only there a value of the state.
   bool isInsideSum = false;
 };
 
 /// Finds how each param and state is updated: the chain of sums s + d, s - d
 /// and products b * s with a uniform b that leads from its new value back to
-/// its old one. Where both sides of a sum lead back, the shorter way is the
-/// state's, the left one among equals. A step belongs to the first state whose
-/// chain it is on.
+/// its old one. If both sides of a sum lead back, the one with the shorter path
+/// is the state's, or the left one if both are equal. A step belongs to the
+/// first state whose chain it is on.
 class UpdateChains {
 public:
   explicit UpdateChains(GraphReader &reader);
 
-  /// The step that makes a source, or null.
+  /// Returns the step that computes a source, or null.
   const UpdateStep *find(Value source) const;
-  /// Whether steps lead from the new value of a state to its old one.
+  /// Returns whether steps lead from the new value of a state to its old one.
   bool isComplete(BlockArgument state) const;
 
 private:
@@ -117,10 +119,11 @@ private:
 
   void follow(BlockArgument state, Value newValue);
   UpdateStep describeStep(BlockArgument state, Operation *op);
-  /// The number of steps from a source back to a state, if there is a way.
+  /// Returns the number of steps from a source back to a state, if there is a
+  /// path.
   Distance getDistance(BlockArgument state, Value source);
   Distance computeDistance(BlockArgument state, Operation *op);
-  /// Whether the left operand of a product is the state's side.
+  /// Returns whether the left operand of a product is the state's side.
   bool isStateLeft(BlockArgument state, Operation *product);
   Value operand(Operation *op, unsigned index) const {
     return reader.getSource(op->getOperand(index));
@@ -129,7 +132,7 @@ private:
   GraphReader &reader;
   llvm::DenseMap<Value, UpdateStep> steps;
   llvm::DenseSet<Value> complete;
-  /// The distances for the state whose chain is being looked for.
+  /// The distances for the state whose chain is being followed.
   llvm::DenseMap<Value, Distance> distances;
 };
 

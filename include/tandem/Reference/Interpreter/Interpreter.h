@@ -9,8 +9,7 @@
 // This file declares the reference interpreter, the oracle of every backend. It
 // applies docs/Numerics.md to source graphs by itself, and runs kernels and
 // functions at any stage of their lowering. It shares no code with the
-// lowerings, computes in integer arithmetic, and prefers to be read over being
-// fast.
+// lowerings, computes in integer arithmetic, and puts readability before speed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +35,7 @@ struct PlaneData {
   /// Bits of an element: 8, 16 or 32.
   unsigned width;
   std::vector<uint64_t> elements;
-  /// The dimensions; one, where it is empty.
+  /// The dimensions. There is one if it is empty.
   std::vector<int64_t> shape = {};
 };
 

@@ -23,7 +23,7 @@
 namespace tandem::reference {
 
 /// One lane of an operation. The operands decide the format in which it is
-/// computed; the operation says what else there is to know.
+/// computed; the operation has everything else, such as attributes.
 class Evaluation {
 public:
   Evaluation(Operation *op, llvm::ArrayRef<const Lane *> operands)
@@ -41,21 +41,22 @@ public:
   const Integer &getInteger(unsigned i) const {
     return std::get<Integer>(operands[i]->front());
   }
-  /// The components of an expansion, as they are stored.
+  /// Returns the components of an expansion, as they are stored.
   Components getComponents(unsigned i) const;
-  /// The same, a mixed expansion's in its leading format.
+  /// Returns the same, those of a mixed expansion in its leading format.
   Components getExpansion(unsigned i) const;
 
-  /// The element type of a result.
+  /// Returns the element type of a result.
   Type getResultElement(unsigned i = 0) const;
 
-  /// The result of arithmetic: a NaN loses its payload, as all are free.
+  /// Adds a result of arithmetic. A NaN loses its payload, since any payload is
+  /// allowed.
   llvm::Error give(const SoftFloat &value);
   llvm::Error give(const Integer &value);
   llvm::Error give(const Pair &value);
-  /// The result of expansion arithmetic, narrowed if the result is mixed.
+  /// Adds a result of expansion arithmetic, narrowed if the result is mixed.
   llvm::Error give(ComponentsRef value);
-  /// A number that is handed on as it is.
+  /// Adds a number that is passed on unchanged.
   llvm::Error giveUnchanged(const Number &value);
   llvm::Error giveUnchanged(const Lane &value);
   llvm::Error giveComponents(ComponentsRef value);
@@ -77,7 +78,8 @@ void addExpansionOperations(OperationTable &table);
 void addScaledOperations(OperationTable &table);
 void addTranscendentalOperations(OperationTable &table);
 
-/// The handler of an operation, or null if the interpreter does not know it.
+/// Returns the handler of an operation, or null if the interpreter does not
+/// know it.
 OperationHandler findHandler(Operation *op);
 
 /// Returns the error for an operation that the interpreter does not know.

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares values of 8-bit strategies, by docs/Numerics.md: codes
-// under the scale that a group of them shares, and residuals in fractions of an
-// ulp. Scales of type f8E8M0FNU are integers of 8 bits here.
+// This file declares the values of 8-bit strategies, as docs/Numerics.md
+// specifies them: codes under the scale that a group of them shares, and
+// residuals in fractions of an ulp. Scales of type f8E8M0FNU are integers of 8
+// bits here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,36 +21,37 @@
 
 namespace tandem::reference {
 
-/// The magnitude that an element adds to its group's largest one: of what is
-/// scaled in its place; zero where that is not finite.
+/// Returns the magnitude that an element adds to its group's largest one: that
+/// of the number scaled in its place, or zero if that is not finite.
 SoftFloat getMagnitude(scaled::CodeAttrInterface code, const SoftFloat &value);
 
-/// The bits of the scale of a group from its largest magnitude.
+/// Returns the bits of the scale of a group, from its largest magnitude.
 uint64_t chooseScale(const SoftFloat &amax, scaled::CodeAttrInterface code,
                      Type type, scaled::Recipe recipe, unsigned margin = 0);
 
-/// The bits of a scale from memory, or those of 1 if they are none of a scale.
+/// Returns the bits of a scale from memory, or those of 1 if they are not a
+/// scale.
 uint64_t checkScale(uint64_t bits, scaled::CodeAttrInterface code, Type type);
 
-/// The f32 that a scale's bits stand for.
+/// Returns the f32 that a scale's bits stand for.
 SoftFloat decodeScale(Type type, uint64_t bits);
 
-/// The bits that an element adds to its group's smallest magnitude; all ones
-/// where it has none.
+/// Returns the bits that an element adds to its group's smallest magnitude, or
+/// all ones if it adds none.
 uint32_t getLeast(const SoftFloat &value);
 
-/// The exponent, in eighths, of a group for a code with a range.
+/// Returns the exponent, in eighths, of a group for a code with a range.
 unsigned chooseExponent(scaled::CodeAttrInterface code, const SoftFloat &scale,
                         uint32_t least);
 
-/// The codes of a value, one per plane, and the value of codes.
+/// Return the codes of a value, one per plane, and the value of codes.
 Codes quantize(scaled::CodeAttrInterface code, const SoftFloat &value,
                const SoftFloat &scale, CodeContext context);
 SoftFloat dequantize(scaled::CodeAttrInterface code,
                      llvm::ArrayRef<uint64_t> codes, const SoftFloat &scale,
                      CodeContext context);
 
-/// The value of hi and its residual, and the two of a value.
+/// Return the value of hi and its residual, and the two of a value.
 SoftFloat decodeResidual(ResidualStorageAttr storage,
                          llvm::ArrayRef<uint64_t> planes);
 Codes encodeResidual(ResidualStorageAttr storage, const SoftFloat &value,

@@ -28,15 +28,15 @@ namespace tandem::reference {
 
 using Codes = llvm::SmallVector<uint64_t, 2>;
 
-/// Whether the interpreter knows a storage.
+/// Returns an error if the interpreter does not know a storage.
 llvm::Error checkKnown(StorageAttrInterface storage);
 
-/// Whether a storage can be computed under a policy.
+/// Returns an error if a storage cannot be computed under a policy.
 llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
                         llvm::StringRef name);
 
-/// Whether a storage keeps more of an update than its leading component, under
-/// the component policy.
+/// Returns whether a storage keeps more of an update than its leading
+/// component, under the component policy.
 bool isCompensated(StorageAttrInterface storage);
 
 /// Returns the number of consecutive elements that share an entry of some plane
@@ -44,7 +44,7 @@ bool isCompensated(StorageAttrInterface storage);
 /// tensor and for the rows or blocks of a matrix.
 uint64_t getGroup(StorageAttrInterface storage);
 
-/// The stored value as an f32.
+/// Returns the stored value as an f32.
 SoftFloat decodeReal(StorageAttrInterface storage,
                      llvm::ArrayRef<uint64_t> planes);
 /// The inputs of the rounding of one element.
@@ -55,19 +55,19 @@ struct ElementRounding {
   bool hasFloor = false;
 };
 
-/// An f32, stored, where `getGroup` is 1.
+/// Encodes an f32, if `getGroup` is 1.
 Codes encodeReal(StorageAttrInterface storage, const SoftFloat &value,
                  ElementRounding rounding);
 
-/// The whole value under the component policy: a component, or those of a
-/// compensated storage as it keeps them.
+/// Returns the whole value under the component policy: a component, or those of
+/// a compensated storage as it keeps them.
 Components decodeComponents(StorageAttrInterface storage,
                             llvm::ArrayRef<uint64_t> planes, Format format);
 Codes encodeComponents(StorageAttrInterface storage,
                        llvm::ArrayRef<SoftFloat> components);
 
-/// The result of arithmetic as its storage keeps it: a mixed expansion narrows
-/// the trailing component.
+/// Returns the result of arithmetic as its storage keeps it: a mixed expansion
+/// narrows the trailing component.
 Components settle(StorageAttrInterface storage,
                   llvm::ArrayRef<SoftFloat> components);
 
@@ -80,29 +80,31 @@ struct BoundTensor {
   RoleAttr role;
   StorageAttrInterface storage;
   llvm::SmallVector<Plane> planes;
-  /// One for each of `planes`.
+  /// The data of each of `planes`.
   llvm::SmallVector<PlaneData *> data;
   uint64_t numElements = 0;
-  /// The elements of a row, with which groups begin anew; all of a flat tensor.
+  /// The number of elements in a row, with which groups begin anew; that of all
+  /// elements in a flat tensor.
   uint64_t columns = 0;
   /// Its position among the tensors of the graph or kernel.
   uint32_t number = 0;
 
-  /// Whether the f32 policy stores what is positive as more than zero: of a
-  /// second moment.
+  /// Returns whether the f32 policy stores positive values as more than zero,
+  /// as it does in a second moment.
   bool hasFloor() const {
     return role.getMoment() == Moment::second &&
            role.getDomain() == Domain::nonneg;
   }
-  /// The bits that decide how an element is rounded in a launch.
+  /// Returns the bits that decide how an element is rounded in a launch.
   uint16_t drawBits(const MachineState &state, uint64_t element) const;
 
-  /// Returns the number of a plane's entries, and the index of an element's
+  /// Return the number of a plane's entries, and the index of an element's
   /// entry.
   uint64_t getNumEntries(const Plane &plane) const;
   uint64_t getEntry(const Plane &plane, uint64_t element) const;
 
-  /// The bits of one element; zeros for planes that are only written.
+  /// Returns the bits of one element, with zeros for planes that are only
+  /// written.
   Codes read(uint64_t element) const;
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
   /// Stores f32 values from `element` on, where a group begins. Groups at the
@@ -111,8 +113,8 @@ struct BoundTensor {
                    llvm::ArrayRef<SoftFloat> values) const;
 };
 
-/// The flags that an element raises: bit 0 if it is a gradient's and a float
-/// plane of it holds a NaN or an infinity.
+/// Returns the flags that an element raises: bit 0 if it is a gradient's and a
+/// float plane of it holds a NaN or an infinity.
 uint32_t getFlags(const BoundTensor &tensor, llvm::ArrayRef<uint64_t> codes);
 
 /// The tensors of one launch, all of one size. Flat ones are one row.
@@ -122,7 +124,8 @@ struct BoundTensors {
   uint64_t rows = 1, columns = 0;
 };
 
-/// Finds the planes of tensors in a machine's state, or says what is missing.
+/// Finds the planes of tensors in a machine's state, or returns an error if one
+/// is missing.
 llvm::Expected<BoundTensors>
 bindTensors(llvm::ArrayRef<RoleAttr> roles,
             llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
@@ -132,16 +135,16 @@ bindMatrices(llvm::ArrayRef<RoleAttr> roles,
              llvm::ArrayRef<StorageAttrInterface> storages,
              MachineState &state);
 
-/// Whether a launch's first element begins a group; the whole tensor's begins
-/// at 0. `what` appears in the error.
+/// Returns an error unless a launch's first element begins a group; the whole
+/// tensor's begins at 0. `what` appears in the error.
 llvm::Error checkFirst(const MachineState &state, uint64_t group,
                        const llvm::Twine &what);
 
-/// Whether a scalar role has a value, and one that a launch accepts.
+/// Returns an error unless a scalar role has a value that a launch accepts.
 llvm::Error checkScalar(RoleAttr role, const MachineState &state,
                         ComputeAttr compute);
 
-/// The value of a scalar role that `checkScalar` accepted: f64 or i64.
+/// Returns the value of a scalar role that `checkScalar` accepted: f64 or i64.
 Number getScalar(RoleAttr role, const MachineState &state);
 
 } // namespace tandem::reference

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what an SSA value is while the reference interpreter runs.
+// This file declares how the reference interpreter represents SSA values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,28 +49,29 @@ using Lane = llvm::SmallVector<Number, 3>;
 /// that is the same for all.
 using Datum = llvm::SmallVector<Lane, 1>;
 
-/// The format of a float type; none for other types and unknown formats.
+/// Returns the format of a float type, or none for other types and unknown
+/// formats.
 std::optional<Format> getFormat(Type type);
 
 unsigned getNumLanes(Type type);
-/// A single lane stands for all.
+/// Returns a lane. A single lane stands for all.
 inline const Lane &getLane(const Datum &datum, unsigned lane) {
   return datum[datum.size() == 1 ? 0 : lane];
 }
 
-/// Canonical where the number is a NaN.
+/// Returns the bits of a number, canonical ones for a NaN.
 uint64_t getBits(const Number &number);
 
 llvm::Expected<Number> numberFromBits(Type type, uint64_t bits);
 llvm::Expected<Datum> datumFromBits(Type type, llvm::ArrayRef<uint64_t> bits);
 llvm::SmallVector<uint64_t, 2> datumToBits(const Datum &datum);
 
-/// The value of an arith.constant.
+/// Returns the value of an arith.constant.
 llvm::Expected<Datum> datumFromAttribute(Type type, Attribute attribute);
 
 llvm::Error makeError(const llvm::Twine &message);
 
-/// The text of a type, attribute or operation name, for messages.
+/// Returns the text of a type, attribute or operation name, for messages.
 template <typename T>
 std::string describe(const T &printable) {
   std::string text;

@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares an evaluator for the PTX subset that Tandem's kernels use.
-// Floating point goes through SoftFloat, integers are exact, memory is the
-// host's within buffers that the caller names. Whatever the evaluator does not
-// know is an error that names the line.
+// It computes floats with SoftFloat and integers exactly, and accesses the
+// host's memory within buffers that the caller names. Anything that the
+// evaluator does not know is an error that names the line.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,13 +50,14 @@ public:
   llvm::Error addReadOnly(llvm::StringRef name, const void *data,
                           uint64_t size);
 
-  /// The last region that begins at or before `address`, or null.
+  /// Returns the last region that begins at or before `address`, or null.
   const Region *findAtOrBefore(uint64_t address) const;
 
-  /// Whether the bytes lie in one region; `needsWrite` asks for a writable one.
+  /// Returns whether the bytes lie in one region, which must be writable if
+  /// `needsWrite`.
   bool allows(uint64_t address, unsigned bytes, bool needsWrite) const;
 
-  /// Says why `allows` refused.
+  /// Returns the reason why `allows` refused.
   std::string explain(uint64_t address, unsigned bytes, bool needsWrite) const;
 
 private:
@@ -89,13 +90,14 @@ struct ExecutionStatistics {
 /// A parsed and decoded PTX module. Copies share the code.
 class PTXModule {
 public:
-  /// Decodes everything; what is not known is an error that names the line.
+  /// Decodes a whole module. An unknown instruction is an error that names the
+  /// line.
   static llvm::Expected<PTXModule> parse(llvm::StringRef text);
 
-  /// The `.target` of the module, for example "sm_90".
+  /// Returns the `.target` of the module, for example "sm_90".
   llvm::StringRef getTarget() const { return target; }
   std::vector<std::string> getKernelNames() const;
-  /// The bytes of each of a kernel's parameters.
+  /// Returns the number of bytes of each of a kernel's parameters.
   std::vector<unsigned> getParameterSizes(llvm::StringRef kernel) const;
   /// Returns the number of times that each opcode occurs in a kernel's text.
   llvm::StringMap<uint64_t> getStaticCounts(llvm::StringRef kernel) const;
@@ -106,7 +108,7 @@ public:
                      Dim3 grid, Dim3 block, const MemoryMap &memory,
                      ExecutionStatistics *statistics = nullptr) const;
 
-  /// A thread that executes more instructions than this is an endless loop.
+  /// Sets the number of instructions beyond which a thread is an endless loop.
   void setInstructionLimit(uint64_t limit) { instructionLimit = limit; }
 
 private:

@@ -8,8 +8,8 @@
 //
 // This file declares the number type of the reference interpreter and of the
 // PTX evaluator: correctly rounded arithmetic on top of llvm::APFloat, which
-// computes with integers only and shares no code with the lowerings. Each
-// result of 8-bit arithmetic is computed once and remembered.
+// computes with integers only and shares no code with the lowerings. The
+// results of 8-bit arithmetic are cached.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,14 +42,15 @@ enum class Overflow : uint8_t {
 enum class Ordering : uint8_t { Less, Equal, Greater, Unordered };
 
 const llvm::fltSemantics &getSemantics(Format format);
-/// The storage width in bits.
+/// Returns the storage width in bits.
 unsigned getBitWidth(Format format);
-/// The significand bits, the implicit one included.
+/// Returns the number of significand bits, the implicit one included.
 unsigned getPrecision(Format format);
-/// The name MLIR gives the format: "bf16", "f8E4M3FN"...
+/// Returns the name that MLIR gives the format: "bf16", "f8E4M3FN"...
 llvm::StringRef getName(Format format);
 std::optional<Format> getFormatByName(llvm::StringRef name);
-/// The one NaN that results and stores show: 0x7FFF, 0x7FFFFFFF, 0x7F...
+/// Returns the one NaN that results and stores show: 0x7FFF, 0x7FFFFFFF,
+/// 0x7F...
 uint64_t getCanonicalNaNBits(Format format);
 
 /// A value of one format. Arithmetic takes operands of the same format, is
@@ -59,9 +60,9 @@ public:
   using Rounding = llvm::RoundingMode;
   static constexpr Rounding kNearest = Rounding::NearestTiesToEven;
 
-  /// Positive zero.
+  /// Creates positive zero.
   explicit SoftFloat(Format format) : SoftFloat(format, uint64_t(0)) {}
-  /// Takes over a value whose semantics is that of `format`.
+  /// Creates a number from a value whose semantics is that of `format`.
   SoftFloat(Format format, const llvm::APFloat &value);
 
   /// Keeps every bit, NaN payloads included; higher bits are ignored.
@@ -76,17 +77,17 @@ public:
   static SoftFloat getNaN(Format format);
   static SoftFloat getInf(Format format, bool negative = false);
   static SoftFloat getLargest(Format format, bool negative = false);
-  /// The smallest positive subnormal.
+  /// Returns the smallest subnormal.
   static SoftFloat getSmallest(Format format, bool negative = false);
   static SoftFloat getZero(Format format, bool negative = false);
 
   Format getFormat() const { return format; }
   llvm::APFloat getAPFloat() const;
   uint64_t toBits() const { return bits; }
-  /// The bits with any NaN replaced by the canonical one.
+  /// Returns the bits with any NaN replaced by the canonical one.
   uint64_t toCanonicalBits() const;
-  /// Converts to double, for printing. Exact, since every format fits in a
-  /// double.
+  /// Converts to double, for printing. This is exact, since every format fits
+  /// in a double.
   double toDouble() const;
 
   bool isNaN() const { return !isFinite() && !isInf(); }
@@ -96,7 +97,7 @@ public:
   bool isNegative() const { return bits != getMagnitude(); }
   bool isDenormal() const;
 
-  /// One rounding to another format.
+  /// Rounds once to another format.
   SoftFloat convert(Format to, Rounding mode = kNearest,
                     Overflow overflow = Overflow::Infinity) const;
   /// Rounds to nearest; finite values beyond the range become the largest.
@@ -108,11 +109,11 @@ public:
   SoftFloat sub(const SoftFloat &other, Rounding mode = kNearest) const;
   SoftFloat mul(const SoftFloat &other, Rounding mode = kNearest) const;
   SoftFloat div(const SoftFloat &other, Rounding mode = kNearest) const;
-  /// this * factor + addend, rounded once.
+  /// Returns this * factor + addend, rounded once.
   SoftFloat fma(const SoftFloat &factor, const SoftFloat &addend,
                 Rounding mode = kNearest) const;
   SoftFloat sqrt(Rounding mode = kNearest) const;
-  /// Flips, clears and copies the sign; NaN payloads are kept.
+  /// Flip, clear and copy the sign. NaN payloads are kept.
   SoftFloat neg() const;
   SoftFloat abs() const;
   SoftFloat copySign(const SoftFloat &sign) const;
@@ -121,15 +122,15 @@ public:
   SoftFloat scaleByPowerOfTwo(int exponent) const;
 
   Ordering compare(const SoftFloat &other) const;
-  /// arith.minimumf and maximumf, PTX min.NaN: NaN wins, -0 < +0.
+  /// Compute arith.minimumf and maximumf, PTX min.NaN: NaN wins, -0 < +0.
   SoftFloat minimum(const SoftFloat &other) const;
   SoftFloat maximum(const SoftFloat &other) const;
-  /// arith.minnumf and maxnumf, PTX min: a number wins, -0 < +0.
+  /// Compute arith.minnumf and maxnumf, PTX min: a number wins, -0 < +0.
   SoftFloat minNum(const SoftFloat &other) const;
   SoftFloat maxNum(const SoftFloat &other) const;
 
-  /// Rounds to an integer of `width` bits and clamps to its range. A NaN has no
-  /// integer: none is returned.
+  /// Rounds to an integer of `width` bits and clamps to its range. Returns none
+  /// for a NaN.
   std::optional<uint64_t> toInteger(unsigned width, bool isSigned,
                                     Rounding mode) const;
 
@@ -139,10 +140,11 @@ private:
 
   SoftFloat(Format format, uint64_t bits) : bits(bits), format(format) {}
 
-  /// The bits but the sign: they order as the magnitudes do.
+  /// Returns the bits except the sign, which order as the magnitudes do.
   uint64_t getMagnitude() const;
   SoftFloat canonical() const { return isNaN() ? getNaN(format) : *this; }
-  /// Whether this orders before `other` with -0 before +0; no NaN.
+  /// Returns whether this orders before `other`, with -0 before +0. Neither is
+  /// NaN.
   bool totallyLess(const SoftFloat &other) const;
 
   SoftFloat apply(Arithmetic operation, const SoftFloat &other,

@@ -27,10 +27,12 @@ struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
                            llvm::cl::desc("The NVIDIA chip")};
 };
 
-/// 8-bit floats as f32, and tables of what bytes stand for.
+/// Adds the passes that lower 8-bit floats to f32 and replace functions of
+/// bytes by tables.
 void addSmallFloatLowering(OpPassManager &manager);
 
-/// Kernel -> 8 elements a thread -> NVVM kernels with the launch ABI.
+/// Builds the pipeline kernel -> 8 elements a thread -> NVVM kernels with the
+/// launch ABI.
 void buildNVVMPipeline(OpPassManager &manager,
                        const NVVMPipelineOptions &options);
 

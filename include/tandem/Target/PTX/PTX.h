@@ -19,22 +19,22 @@
 
 namespace tandem {
 
-/// Whether kernels can be compiled for an NVIDIA chip: sm_80 and later.
+/// Returns whether kernels can be compiled for an NVIDIA chip: sm_80 and later.
 bool isSupportedChip(llvm::StringRef chip);
 
-/// The chips of `isSupportedChip`, for diagnostics.
+/// Returns the chips of `isSupportedChip`, for diagnostics.
 std::string listChips();
 
 /// Registers the target of these chips.
 void registerPTXTarget();
 
-/// Emits PTX for a module in the LLVM dialect, made of some parts for threads
-/// that take `width` elements a step. Floating-point operations are neither
-/// contracted nor reassociated, subnormals are kept. No PTX is returned that
-/// `checkPTX` refuses: where only counts differ, which LLVM's exact
-/// simplifications explain as well as a fault, the module is compiled once
-/// more with arithmetic that LLVM cannot simplify, and that PTX is checked and
-/// returned.
+/// Emits PTX for a module in the LLVM dialect that consists of `parts`, for
+/// threads that take `width` elements at once. Floating-point operations are
+/// neither contracted nor reassociated, and subnormals are kept. PTX that
+/// `checkPTX` refuses is never returned: if only counts differ, which LLVM's
+/// exact simplifications explain as well as a fault, the module is compiled
+/// once more with arithmetic that LLVM cannot simplify, and that PTX is checked
+/// and returned.
 llvm::Expected<std::string>
 translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
                llvm::StringRef chip, int64_t width);

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the check that PTX executes the arithmetic of the kernel
-// it was made from: nothing folded, contracted, approximated or flushed.
+// it was made from, with nothing folded, contracted, approximated or flushed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ namespace tandem {
 enum class RoundingOp { add, sub, mul, fma, div, sqrt, round, read };
 enum class RoundingFormat { e4m3, e5m2, bf16, f16, f32, f64 };
 
-/// A number for each operation and format. `round` is the conversion of a wider
+/// A count for each operation and format. `round` is the conversion of a wider
 /// float to the format, `read` that of the format to a wider one.
 class RoundingCounts {
 public:
@@ -50,21 +50,23 @@ struct RequiredCounts {
   /// Operations on uniform values, which a thread executes once for all
   /// elements, or for each.
   RoundingCounts uniform;
-  /// Operations that may be missing: roundings of a chosen value, which may be
-  /// done before the choice, conversions that another one makes, and steps on
-  /// the way to another format.
+  /// Operations that may be missing: roundings of a selected value, which may
+  /// be done before the selection, conversions that another one includes, and
+  /// intermediate conversions to another format.
   RoundingCounts optional;
-  /// Metrics and partial sums, each of which a block adds up over its step and
-  /// its chunk: those in f64 and those in f32.
+  /// The numbers of metrics and partial sums in f64 and in f32, each of which a
+  /// block adds up over its step and its chunk.
   int64_t sums = 0, singleSums = 0;
-  /// Partial sums of rows, each of which a block adds up over a single step.
+  /// The number of partial sums of rows, each of which a block adds up over a
+  /// single step.
   int64_t rowSums = 0;
-  /// Partial sums of columns, each of which a thread adds up over the rows of a
-  /// tile.
+  /// The number of partial sums of columns, each of which a thread adds up over
+  /// the rows of a tile.
   int64_t columnSums = 0;
-  /// Levels of such a sum above a single row.
+  /// The number of levels of such a sum above a single row.
   int64_t columnLevels = 0;
-  /// Fused operations of the prologue; more would be contractions.
+  /// The number of fused operations of the prologue. More would be
+  /// contractions.
   int64_t prologueFMAs = 0;
 };
 
@@ -79,13 +81,13 @@ struct PartRequirement {
 /// Counts the arithmetic of the launches of a module's `tandem.step`
 /// operations, which -tandem-split-phases creates and whose bodies are scalar
 /// operations on planes. A format that no GPU computes in is counted as the f32
-/// sequence that stands for it, a conversion that the chip has as itself.
+/// sequence that replaces it, and a conversion that the chip has as itself.
 llvm::Expected<std::vector<PartRequirement>>
 countRequired(ModuleOp module, llvm::StringRef chip);
 
-/// The error of PTX whose only fault is how often it executes an operation, and
-/// not that it fuses one. LLVM's exact simplifications do so too: x * 2 becomes
-/// x + x, x - y and y - x become one operation and a change of sign.
+/// The error of PTX whose only fault is how often it executes an operation, but
+/// not that it fuses one. LLVM's exact simplifications cause this, too: x * 2
+/// becomes x + x, x - y and y - x become one operation and a change of sign.
 class PTXCountError : public llvm::ErrorInfo<PTXCountError, llvm::StringError> {
 public:
   using ErrorInfo::ErrorInfo;
@@ -93,17 +95,15 @@ public:
 };
 
 /// Checks the PTX of some parts for a chip, whose threads take `width` elements
-/// a step:
+/// at once:
 ///   - each entry's arithmetic is exactly what its part requires, operation by
-///     operation and format by format; that of a launch of several parts is all
-///     of theirs, and an addition for each sum of rows, whose parts it joins.
-///     Packed instructions count twice; bf16
-///     and f16 divisions and roots are f32 ones and a rounding; before sm_90 a
-///     bf16 addition is an fma by 1, a subtraction an fma by -1, a product an
-///     fma with -0.
-///     fma with -0.
-///     Each sum takes the additions of one tree over the block's elements
-///     and, except for sums of rows, two for the steps of the chunk;
+///     operation and format by format; a launch of several parts has that of
+///     all of them, and an addition for each sum of rows, whose parts it
+///     combines. Packed instructions count twice; bf16 and f16 divisions and
+///     roots are f32 ones and a rounding; before sm_90 a bf16 addition is an
+///     fma by 1, a subtraction an fma by -1, a product an fma with -0. Each sum
+///     takes the additions of one tree over the block's elements and, except
+///     for sums of rows, two for the steps of the chunk;
 ///   - every instruction on floats is one of a known list, rounds to nearest
 ///     even where it rounds, and does not flush, approximate or saturate,
 ///     except from f32 to 8-bit floats;

@@ -19,18 +19,18 @@ using namespace tandem;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
-/// Bits that f32's mantissa has more than the format's.
+/// Returns the number of bits that f32's mantissa has beyond the format's.
 static unsigned droppedBits(FloatFormat format) {
   return 23 - format.mantissaBits;
 }
 
-/// f32 bits of 2^exponent.
+/// Returns the f32 bits of 2^exponent.
 static uint64_t powerOfTwo(int exponent) {
   return uint64_t(exponent + 127) << 23;
 }
 
-/// The bits' mantissa rounded to nearest even by dropping low bits; carries run
-/// into the exponent as they should.
+/// Rounds the mantissa to nearest even by dropping low bits. Carries run into
+/// the exponent as they should.
 static Value roundMantissa(SequenceBuilder &b, Value bits, unsigned dropped) {
   uint64_t half = (uint64_t(1) << (dropped - 1)) - 1;
   Value odd = b.andi(b.shr(bits, dropped), b.like(bits, 1));
@@ -38,7 +38,8 @@ static Value roundMantissa(SequenceBuilder &b, Value bits, unsigned dropped) {
   return b.andi(sum, b.like(bits, ~((uint64_t(1) << dropped) - 1)));
 }
 
-/// bf16 has f32's exponents: one integer rounding serves normal and subnormal.
+/// Rounds to bf16. It has f32's exponents, so that one integer rounding serves
+/// normal and subnormal numbers.
 static Value roundBF16(SequenceBuilder &b, Value lanes, bool cleanNaN) {
   Value bits = b.bits(lanes);
   Value rounded = roundMantissa(b, bits, 16);
@@ -51,8 +52,8 @@ static Value roundBF16(SequenceBuilder &b, Value lanes, bool cleanNaN) {
   return b.bitcast(rounded, b.builder.getF32Type());
 }
 
-/// |x| below the format's smallest normal number, rounded to its subnormal
-/// quantum q by adding and subtracting 2^23 q.
+/// Rounds |x|, which is below the format's smallest normal number, to the
+/// subnormal quantum q by adding and subtracting 2^23 q.
 static Value roundSubnormal(SequenceBuilder &b, Value magnitude,
                             FloatFormat format) {
   Type f32 = b.builder.getF32Type();
@@ -62,7 +63,7 @@ static Value roundSubnormal(SequenceBuilder &b, Value magnitude,
   return b.bits(b.sub(b.add(value, anchor), anchor));
 }
 
-/// The largest finite number of the format, as f32 bits.
+/// Returns the largest finite number of the format, as f32 bits.
 static uint64_t maxFiniteAsF32(FloatFormat format) {
   uint64_t code = format.maxFinite();
   uint64_t rebias = uint64_t(127 - format.bias) << 23;
@@ -98,9 +99,9 @@ RoundedMagnitude tandem::roundByAnchor(SequenceBuilder &b, Value magnitude,
   Value exponent = b.andi(magnitude, b.like(magnitude, f32Infinity));
   Value least = b.like(exponent, powerOfTwo(format.minExponent()));
   exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
-  // The sum's low bits count units in the last place; the exponent stands
-  // above. The anchor has the least exponent's code subtracted already, an even
-  // number of units, modulo the codes.
+  // The sum's low bits count units in the last place, and the exponent is added
+  // above them. The anchor already has the least exponent's code subtracted,
+  // which is an even number of units, modulo the number of codes.
   uint64_t codes = uint64_t(1) << format.width();
   uint64_t offset =
       -uint64_t((format.minExponent() + 127) << format.mantissaBits) % codes;
@@ -113,7 +114,7 @@ RoundedMagnitude tandem::roundByAnchor(SequenceBuilder &b, Value magnitude,
   return {b.sub(sum, anchor), code};
 }
 
-/// Whether the anchor of every magnitude is finite.
+/// Returns whether the anchor of every magnitude is finite.
 static bool hasAnchors(FloatFormat format) {
   double largest = format.decode(format.maxFinite());
   return format.mantissaBits > 0 &&
@@ -121,15 +122,15 @@ static bool hasAnchors(FloatFormat format) {
 }
 
 namespace {
-/// A magnitude in units of the format's last place: `significand` by
-/// 2^-(dropped + below), with codes that begin at `base`. From 31 on `below` is
+/// A magnitude in units of the format's last place: `significand` times
+/// 2^-(dropped + below), with codes that begin at `base`. `below` is at most
 /// 31.
 struct AlignedMagnitude {
   Value significand, below, base;
 };
 } // namespace
 
-/// An i32 can be shifted by 31 at most, which leaves nothing of 31 bits.
+/// Limits a shift of an i32 to 31, which leaves nothing of 31 bits.
 static Value limitShift(SequenceBuilder &b, Value amount) {
   return arith::MinUIOp::create(b.builder, b.loc, amount, b.like(amount, 31));
 }
@@ -138,8 +139,8 @@ static AlignedMagnitude alignMagnitude(SequenceBuilder &b, Value magnitude,
                                        FloatFormat format) {
   Value field = b.shr(magnitude, 23), hidden = b.like(field, 0x800000);
   Value least = b.like(field, format.minExponent() + 127);
-  // Subnormal f32, with the exponent of the smallest normal one, count where
-  // not all their bits are shifted out.
+  // Subnormal f32 numbers, with the exponent of the smallest normal one, count
+  // if not all their bits are shifted out.
   if (format.minExponent() < -64) {
     Value one = b.like(field, 1);
     Value isSubnormal = b.compare(CmpIPredicate::ult, field, one);
@@ -170,8 +171,8 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
-/// A code with its fraction: a magnitude whose upper bits are the format's code
-/// and whose lower `dropped + guard` bits follow the unit.
+/// Returns a code with its fraction: a magnitude whose upper bits are the
+/// format's code and whose lower `dropped + guard` bits follow the unit.
 static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
                         unsigned guard) {
   int least = format.minExponent();
@@ -180,8 +181,8 @@ static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
     Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
     return b.addi(bits, b.shl(x.base, droppedBits(format) + guard));
   }
-  // From the smallest normal number on the bits of an f32 count; up to it the
-  // number by a power of two does, an exact product.
+  // From the smallest normal number on, the bits of an f32 count units. Below
+  // it the number times a power of two does, which is an exact product.
   Value limit = b.like(magnitude, powerOfTwo(least));
   Value below = arith::MinUIOp::create(b.builder, b.loc, magnitude, limit);
   Value number = b.bitcast(below, b.builder.getF32Type());
@@ -192,10 +193,10 @@ static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
   return b.addi(count, guard ? b.shl(beyond, guard) : beyond);
 }
 
-/// The bits above the lowest `count`, with those added that make it round up:
-/// fewer than 16 are compared with as many of the upper random bits. Dither
-/// rounds the fraction to 16 bits, so that what lies a rounding error below a
-/// number becomes that number.
+/// Drops the lowest `count` bits, after adding random bits that make the rest
+/// round up: fewer than 16 are compared with as many of the upper random bits.
+/// Dither rounds the fraction to 16 bits, so that a value a rounding error
+/// below a number becomes that number.
 static Value shiftByBits(SequenceBuilder &b, Value bits, unsigned count,
                          RoundingMode rounding, Value random) {
   if (count < 16)
@@ -206,7 +207,8 @@ static Value shiftByBits(SequenceBuilder &b, Value bits, unsigned count,
   return b.shr(b.addi(bits, added), count);
 }
 
-/// Formats with f32's exponents: a code is the upper bits of an f32.
+/// Rounds to a format with f32's exponents, whose codes are the upper bits of
+/// an f32.
 static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
                             FloatFormat format, RoundingMode rounding,
                             Value random) {
@@ -261,14 +263,15 @@ Value tandem::unpackMagnitude(SequenceBuilder &b, Value code,
                 b.like(code, uint64_t(1) << format.mantissaBits));
   Value bits = b.addi(b.shl(code, droppedBits(format)),
                       b.like(code, uint64_t(127 - format.bias) << 23));
-  // As if normal; then the bit that a subnormal number lacks is subtracted.
+  // Decode as if normal, then subtract the bit that a subnormal number lacks.
   bits = b.select(isSubnormal, b.addi(bits, b.like(bits, 0x800000)), bits);
   Value value = b.bitcast(bits, b.builder.getF32Type());
   Value hidden = b.fromBits(value.getType(), powerOfTwo(format.minExponent()));
   return b.select(isSubnormal, b.sub(value, hidden), value);
 }
 
-/// The code (i32) of an f32's magnitude bits that the format holds exactly.
+/// Returns the code (i32) of an f32's magnitude bits that the format holds
+/// exactly.
 static Value packMagnitude(SequenceBuilder &b, Value magnitude,
                            FloatFormat format) {
   int quantum = format.minExponent() - int(format.mantissaBits);
@@ -325,8 +328,9 @@ Value tandem::encodeLanes(SequenceBuilder &b, Value lanes, FloatFormat format) {
   return b.resize(code, integer);
 }
 
-/// If `inexact`, the neighbour with an odd last bit on the side of the exact
-/// value: `grow` says whether that has the larger magnitude.
+/// Returns the value or, if `inexact`, the neighbour with an odd last bit on
+/// the side of the exact value. `grow` says whether that has the larger
+/// magnitude.
 static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
                      Value grow) {
   Value bits = b.bits(value);
@@ -342,7 +346,7 @@ static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
 Value tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
   Value narrow = b.convert(wide, b.builder.getF32Type());
   Value back = b.convert(narrow, b.builder.getF64Type());
-  // Ordered: a NaN is exact.
+  // The comparison is ordered, so that a NaN is exact.
   Value inexact = b.compare(CmpFPredicate::ONE, back, wide);
   Value grow = b.compare(CmpFPredicate::OLT, b.abs(back), b.abs(wide));
   return makeOdd(b, narrow, inexact, grow);

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what a comparison of a float with itself gives.
+// This file implements the analysis of comparisons of a float with itself.
 //
 //===----------------------------------------------------------------------===//
 

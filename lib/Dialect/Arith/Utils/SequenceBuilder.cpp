@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// `shape` with its element type replaced.
+/// Returns `shape` with its element type replaced.
 static Type withElement(Type shape, Type element) {
   if (auto shaped = dyn_cast<ShapedType>(shape))
     return shaped.clone(element);

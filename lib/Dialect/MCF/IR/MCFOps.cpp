@@ -21,7 +21,7 @@ static ExpansionType expansionOf(Value value) {
   return cast<ExpansionType>(getElementTypeOrSelf(value.getType()));
 }
 
-/// The component types of an expansion value, in its shape.
+/// Returns the component types of an expansion value, in its shape.
 static SmallVector<Type> componentTypes(Type type) {
   auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
   if (!expansion)
@@ -31,7 +31,7 @@ static SmallVector<Type> componentTypes(Type type) {
   });
 }
 
-/// (C1) of the error-free transforms.
+/// Verifies (C1) of the error-free transforms.
 static LogicalResult verifyPair(Operation *op) {
   ExpansionType type = expansionOf(op->getResult(0));
   if (type.getLength() == 2 && !type.isMixed())
@@ -135,7 +135,7 @@ LogicalResult ComponentsOp::fold(FoldAdaptor,
 // Compare
 //===----------------------------------------------------------------------===//
 
-/// i1 in the shape of the operands.
+/// Returns i1 in the shape of the operands.
 static Type boolLike(Type type) {
   return withElementType(type, IntegerType::get(type.getContext(), 1));
 }
@@ -196,8 +196,8 @@ LogicalResult ConvertOp::verify() {
          << getOperand().getType() << " to " << getType();
 }
 
-/// Whether `wide` is f32 or f64 in the shape of `expansion` and at least as
-/// wide as its components.
+/// Returns whether `wide` is f32 or f64 in the shape of `expansion` and at
+/// least as wide as its components, or wider if `strictly`.
 static bool isWideLike(Type wide, Type expansion, bool strictly) {
   Type element = getElementTypeOrSelf(wide);
   Type leading = getElementTypeOrSelf(getLeadingLike(expansion));

@@ -63,44 +63,80 @@ Value scaled::raiseToSmallest(SequenceBuilder &b, Value x, Type format) {
   return raiseToSmallest(b, x, isPositive, static_cast<float>(smallest));
 }
 
+/// Returns a number that is not negative with the sign of y.
+static Value copySign(SequenceBuilder &b, Value magnitude, Value y) {
+  Value sign = b.andi(b.bits(y), b.like(b.bits(y), f32SignMask));
+  return b.bitcast(b.ori(b.bits(magnitude), sign), b.builder.getF32Type());
+}
+
+/// All ones as an i32 where the sign bit of y is set, else zero.
+static Value getSign(SequenceBuilder &b, Value y) {
+  return b.shrs(b.bits(y), 31);
+}
+
 Value scaled::orientBits(SequenceBuilder &b, Value y, Value random,
                          RoundingMode rounding) {
   if (rounding != RoundingMode::dither)
     return random;
-  Value bits = b.bits(y);
-  Value sign = arith::ShRSIOp::create(b.builder, b.loc, bits, b.like(bits, 31));
-  return b.xori(random, b.shr(sign, 16));
+  return b.xori(random, b.shr(getSign(b, y), 16));
 }
 
-/// The half makes what lies a rounding error below an integer that integer, so
-/// that numbers which are read and stored again stay.
-Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
+/// Returns 2^16 times a level of less than 2^15, as i32. The half turns a level
+/// that lies a rounding error below an integer into that integer, so that
+/// numbers which are read and stored again stay unchanged.
+static Value countFractions(SequenceBuilder &b, Value level) {
   Value units = b.fma(level, b.real(level.getType(), 0x1p16),
                       b.real(level.getType(), 0.5));
   Type type = b.bits(level).getType();
-  Value whole = arith::FPToSIOp::create(b.builder, b.loc, type, units);
-  return b.shr(b.addi(whole, random), 16);
+  return arith::FPToSIOp::create(b.builder, b.loc, type, units);
 }
 
-/// The inverse in two parts: the products with the upper one are exact, so that
-/// the result is rounded by the addition, and the other products' errors are
-/// too small to matter, since no such quotient is as close to halfway between
-/// two numbers.
-Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor) {
+Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
+  return b.shr(b.addi(countFractions(b, level), random), 16);
+}
+
+Value scaled::orientSignedBits(SequenceBuilder &b, Value y, Value random,
+                               RoundingMode rounding) {
+  return rounding == RoundingMode::dither
+             ? random
+             : b.xori(random, b.shr(getSign(b, y), 16));
+}
+
+Value scaled::roundSigned(SequenceBuilder &b, Value level) {
+  Value anchor = b.real(level.getType(), 0x1.8p23);
+  return b.subi(b.bits(b.add(level, anchor)), b.bits(anchor));
+}
+
+Value scaled::roundSignedLevel(SequenceBuilder &b, Value y, Value level,
+                               Value random, RoundingMode rounding) {
+  if (rounding == RoundingMode::nearest)
+    return roundSigned(b, copySign(b, level, y));
+  Value sign = getSign(b, y);
+  Value whole = b.subi(b.xori(countFractions(b, level), sign), sign);
+  Value sum = b.addi(whole, orientSignedBits(b, y, random, rounding));
+  return b.shrs(sum, 16);
+}
+
+/// The inverse has two parts. The products with the upper one are exact, so
+/// that the fma rounds the result, and the other products' errors are too small
+/// to matter, since no such quotient is as close to halfway between two
+/// numbers.
+Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor,
+                            double unit) {
   int bits = std::numeric_limits<float>::digits - (std::ilogb(divisor) + 1);
-  double unit = std::ldexp(1.0, std::ilogb(1.0 / divisor) + 1 - bits);
-  double upper = std::round(1.0 / divisor / unit) * unit;
+  double place = std::ldexp(1.0, std::ilogb(1.0 / divisor) + 1 - bits);
+  double upper = std::round(1.0 / divisor / place) * place;
   auto lower = static_cast<float>(1.0 / divisor - upper);
-  return b.add(b.mul(number, b.real(number.getType(), upper)),
-               b.mul(number, b.real(number.getType(), lower)));
+  return b.fma(number, b.real(number.getType(), upper * unit),
+               b.mul(number, b.real(number.getType(), lower * unit)));
 }
 
 Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
                           Value code, FloatFormat format) {
   Value magnitudes = b.like(code, format.magnitudeMask());
   Value nan = b.like(code, format.canonicalNaN());
-  // The sign in its place, the code below: one operation on bits where targets
-  // have them of three operands.
+  // The sign stays in its place, with the code below it: a single operation on
+  // targets with three-operand bitwise operations.
   Value top = b.shr(b.bits(y), 32 - format.width());
   Value number = b.xori(top, b.andi(b.xori(top, code), magnitudes));
   if (format.specials == Specials::negative_zero) {
@@ -134,12 +170,12 @@ Value scaled::decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
   case Specials::none:
     break;
   case Specials::negative_zero:
-    number = b.select(
-        b.compare(arith::CmpIPredicate::eq, number, b.like(number, 0x80000000)),
-        nan, number);
+    number = b.select(b.compare(arith::CmpIPredicate::eq, number,
+                                b.like(number, f32SignMask)),
+                      nan, number);
     break;
   case Specials::ieee:
-    // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
+    // All ones in the exponent: infinity, or NaN if the mantissa is not 0.
     nan = b.ori(b.ori(b.shl(magnitude, 23 - format.mantissaBits),
                       b.like(magnitude, f32Infinity)),
                 sign);

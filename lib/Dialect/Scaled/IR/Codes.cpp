@@ -1,4 +1,4 @@
-//===- Codes.cpp - What each code answers ---------------------------------===//
+//===- Codes.cpp - Codes of the scaled dialect ----------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -48,7 +48,7 @@ void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;
 }
 
-// Parses the code that is stretched; a float is written only as its format.
+// Parses the code that is stretched. A float is written only as its format.
 static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
   SMLoc location = parser.getCurrentLocation();
   Type format;
@@ -98,19 +98,19 @@ static double getLargestOf(Type format) {
   return fields.decode(fields.maxFinite());
 }
 
-/// The smallest positive number of a format.
+/// Returns the smallest positive number of a format.
 static float getSmallestOf(Type format) {
   return static_cast<float>(FloatFormat::get(format).decode(1));
 }
 
-/// `value`'s type with another element type.
+/// Returns `value`'s type with another element type.
 static Type withElement(Value value, Type element) {
   auto vector = dyn_cast<VectorType>(value.getType());
   return vector ? vector.clone(element) : element;
 }
 
-/// The code of the number nearest to y, which saturates where `isFinite` holds,
-/// and back: by the target's own means.
+/// Builds the code of the number nearest to y, which saturates if `isFinite`,
+/// with the target's own conversion.
 static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
                            Type format) {
   Type type = withElement(y, tandem::getBitsType(format));
@@ -118,7 +118,7 @@ static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
                                /*exact=*/false);
 }
 
-/// The code of one of the numbers around y.
+/// Builds the code of one of the numbers around y.
 static Value roundToCode(SequenceBuilder &b, Value y, Value isFinite,
                          Type format, RoundingMode rounding, Value random) {
   if (rounding == RoundingMode::nearest)
@@ -219,8 +219,8 @@ Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
 // Integers
 //===----------------------------------------------------------------------===//
 
-/// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
-/// becomes of others is of no interest.
+/// Rounds a value in [0, 255] to the nearest integer, ties to even, as i32
+/// bits. The result for any other value is unspecified.
 static Value roundToInteger(SequenceBuilder &b, Value value) {
   // From 2^23 on, f32 holds only integers.
   Value anchor = b.real(value.getType(), 0x1p23);
@@ -228,14 +228,14 @@ static Value roundToInteger(SequenceBuilder &b, Value value) {
   return b.andi(bits, b.like(bits, 0xFF));
 }
 
-/// One of the integers around a level, as i32 bits.
+/// Rounds a level to one of the integers around it, as i32 bits.
 static Value roundByte(SequenceBuilder &b, Value level, RoundingMode rounding,
                        Value random) {
   return rounding == RoundingMode::nearest ? roundToInteger(b, level)
                                            : roundLevel(b, level, random);
 }
 
-/// The smallest f32 whose level reaches 1. `guess` is near it.
+/// Returns the smallest f32 whose level reaches 1. `guess` is near it.
 static float findSmallest(float guess,
                           llvm::function_ref<float(float)> getLevel) {
   while (getLevel(guess) >= 1.0f)
@@ -245,15 +245,24 @@ static float findSmallest(float guess,
   return guess;
 }
 
-static Value toByte(SequenceBuilder &b, Value word) {
-  return b.resize(word, b.builder.getIntegerType(8));
+/// Returns the byte of a code, or the byte that stands for NaN in a group that
+/// is not finite.
+static Value chooseFinite(SequenceBuilder &b, Value isFinite, Value code,
+                          uint64_t nan) {
+  Value byte = b.resize(code, b.builder.getIntegerType(8));
+  return b.select(isFinite, byte, b.like(byte, nan));
 }
 
-/// An integer in [0, 255] as f32, exactly.
-static Value fromByte(SequenceBuilder &b, Value word) {
+/// Converts an integer in [0, 255] to f32 and subtracts `offset`, exactly.
+static Value fromByte(SequenceBuilder &b, Value word, double offset = 0.0) {
   Value anchor = b.like(word, llvm::bit_cast<uint32_t>(0x1p23f));
   Value biased = b.bitcast(b.ori(word, anchor), b.builder.getF32Type());
-  return b.sub(biased, b.real(biased.getType(), 0x1p23));
+  return b.sub(biased, b.real(biased.getType(), 0x1p23 + offset));
+}
+
+/// Converts a byte in two's complement to f32, exactly.
+static Value fromSignedByte(SequenceBuilder &b, Value word) {
+  return fromByte(b, b.xori(word, b.like(word, 0x80)), 128.0);
 }
 
 //===----------------------------------------------------------------------===//
@@ -281,7 +290,7 @@ SoftsignCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyRounding(emitError, "a softsign code", rounding);
 }
 
-/// The smallest number that is stored as 1, as `encode` computes it.
+/// Returns the smallest number that is stored as 1, as `encode` computes it.
 static float getSmallestSoftsign() {
   return findSmallest(1.0f / 253.0f, [](float y) {
     float curve = (y + y) / (1.0f + y);
@@ -297,28 +306,17 @@ SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
   Value one = b.real(y.getType(), 1.0);
   Value curve = b.div(b.add(magnitude, magnitude), b.add(one, magnitude));
   Value levels = b.mul(curve, b.real(y.getType(), softsignLevels));
-  Value code = roundByte(b, levels, getRounding(),
-                         orientBits(b, y, inputs.random, getRounding()));
-  Value bits = b.bits(y);
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::slt, bits, b.like(bits, 0));
-  code = b.select(isNegative, b.subi(b.like(code, 0), code), code);
-  code = b.select(inputs.isFinite, code, b.like(code, softsignNaN));
-  return {toByte(b, code)};
+  Value code = roundSignedLevel(b, y, levels, inputs.random, getRounding());
+  return {chooseFinite(b, inputs.isFinite, code, softsignNaN)};
 }
 
 Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
                                Value) const {
   Value word = b.resize(codes[0], b.builder.getI32Type());
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::uge, word, b.like(word, softsignNaN));
-  Value magnitude = b.select(isNegative, b.subi(b.like(word, 256), word), word);
-  Value level = fromByte(b, magnitude);
-  Value w = divideInteger(b, level, softsignLevels);
-  Value z = b.div(w, b.sub(b.real(w.getType(), 2.0), w));
+  Value w = divideInteger(b, fromSignedByte(b, word), softsignLevels);
+  Value z = b.div(w, b.sub(b.real(w.getType(), 2.0), b.abs(w)));
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, softsignNaN));
-  z = b.select(isNegative, b.neg(z), z);
   return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);
 }
 
@@ -350,7 +348,7 @@ LogicalResult RootCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyRounding(emitError, "a root code", rounding);
 }
 
-/// The smallest number that is stored as 1, as `encode` computes it.
+/// Returns the smallest number that is stored as 1, as `encode` computes it.
 static float getSmallestRoot() {
   return findSmallest(1.0f / 254.0f, [](float y) {
     return y * static_cast<float>(rootLevels);
@@ -364,7 +362,7 @@ SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
   Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value level = b.mul(z, b.real(z.getType(), rootLevels));
   Value code = roundByte(b, level, getRounding(), inputs.random);
-  return {toByte(b, b.select(inputs.isFinite, code, b.like(code, rootNaN)))};
+  return {chooseFinite(b, inputs.isFinite, code, rootNaN)};
 }
 
 Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {

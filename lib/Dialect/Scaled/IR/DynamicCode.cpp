@@ -8,9 +8,10 @@
 //
 // This file implements the code interface for the dynamic 8-bit map.
 //
-// Codes are ranked by their distance from zero's. In n, the rank (unsigned: and
-// one), decade i begins at 2^i (unsigned: 2^(i + 1)), so that the fields of an
-// f32 tell the decade and the place in it, 1 + (k + 1/2) / 2^i.
+// Codes are ranked by their distance from the code of zero. If n is the rank
+// (plus one if unsigned), decade i begins at n = 2^i (2^(i + 1) if unsigned),
+// so that the fields of n as an f32 have the decade and the place in it, 1 + (k
+// + 1/2) / 2^i.
 //
 // NaN takes the code of one number near 1, of rank `getLost`, where neighbours
 // are closest together for their size.
@@ -35,35 +36,36 @@ static constexpr double powersOfTen[numDecades] = {1e0, 1e1, 1e2, 1e3,
                                                    1e4, 1e5, 1e6};
 
 namespace {
-/// The constants in which the two maps differ.
+/// The constants that distinguish the two maps.
 struct Layout {
-  /// The code of zero, one's rank, the code of NaN.
+  /// The code of zero, the rank of one, and the code of NaN.
   uint64_t zero, one, nan;
-  /// log2 of the parts of the first decade.
+  /// log2 of the number of parts of the first decade.
   unsigned shift;
 
   bool isSigned() const { return shift == 0; }
-  /// The rank of the number whose code is NaN's.
+  /// Returns the rank of the number whose code is NaN's.
   uint64_t getLost() const { return isSigned() ? zero - nan : nan; }
-  /// The parts of a decade.
+  /// Returns the number of parts of a decade.
   double getParts(unsigned decade) const {
     return std::ldexp(1.0, decade + shift);
   }
-  /// Halfway between a decade's last number and what comes next: the first of
-  /// the next decade, or 1. The number before 1 is NaN's under `unsigned`.
+  /// Returns the point halfway between a decade's last number and the next one,
+  /// which is the first of the next decade, or 1. The number before 1 is NaN's
+  /// under `unsigned`.
   double getEnd(unsigned decade) const {
     double parts = getParts(decade);
     if (decade + 1 == numDecades)
       return 1.0 - (isSigned() ? 0.225 : 0.675) / parts;
     return (1.0 + 0.9 / parts) / powersOfTen[numDecades - 1 - decade];
   }
-  /// The centre of a decade's first part.
+  /// Returns the centre of a decade's first part.
   double getFirst(unsigned decade) const {
     return (0.1 + 0.45 / getParts(decade)) /
            powersOfTen[numDecades - 1 - decade];
   }
-  /// The last negative number and the one before it, which is NaN's, without
-  /// their signs.
+  /// Return the magnitudes of the last negative number and of the one before
+  /// it, which is NaN's.
   double getLastNegative() const {
     return 1.0 - 0.45 / getParts(numDecades - 1);
   }
@@ -100,8 +102,8 @@ double DynamicCodeAttr::getLargestNegative() const {
 Value DynamicCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value DynamicCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
-/// There is no -1: the largest negative value is to become the last negative
-/// number.
+/// There is no -1, so that the largest negative value must become the last
+/// negative number.
 Value DynamicCodeAttr::measure(SequenceBuilder &b, Value x) const {
   Layout layout = getLayout(getSignedness());
   Value magnitude = takeMagnitude(b, x);
@@ -112,13 +114,14 @@ Value DynamicCodeAttr::measure(SequenceBuilder &b, Value x) const {
   Value raised = b.bits(b.mul(number, b.real(number.getType(), factor)));
   Value isNegative =
       b.compare(arith::CmpIPredicate::slt, b.bits(x), b.like(magnitude, 0));
-  // Beyond the largest f32 the magnitude itself has to do.
+  // Beyond the largest f32 the magnitude itself is used.
   Value isFinite = b.compare(arith::CmpIPredicate::ult, raised,
                              b.like(raised, tandem::f32Infinity));
   return b.select(b.andi(isNegative, isFinite), raised, magnitude);
 }
 
-/// The constant of the decade that x is in, whose beginnings are given.
+/// Returns the constant of the decade that contains x. `getBegin` returns the
+/// beginnings of decades.
 static Value
 selectDecade(SequenceBuilder &b, Value x,
              llvm::function_ref<double(unsigned decade)> getBegin,
@@ -136,11 +139,12 @@ selectDecade(SequenceBuilder &b, Value x,
 // Encoding
 //===----------------------------------------------------------------------===//
 
-/// The largest n whose part begins at or below a magnitude. What is not a
-/// number has some n.
+/// Returns the largest n whose part begins at or below a magnitude. For a NaN
+/// the result is unspecified.
 static Value findPart(SequenceBuilder &b, Value magnitude, Value bits,
                       const Layout &layout) {
-  // 10^(6 - decade), with the decade in low bits that the power leaves free.
+  // This is 10^(6 - decade), with the decade in low bits that the power leaves
+  // free.
   Value chosen = selectDecade(
       b, magnitude, [&](unsigned decade) { return layout.getEnd(decade - 1); },
       [&](unsigned decade) {
@@ -149,8 +153,8 @@ static Value findPart(SequenceBuilder &b, Value magnitude, Value bits,
       });
   Value power = b.andi(chosen, b.like(chosen, ~uint64_t(7)));
   Value place = b.mul(magnitude, b.bitcast(power, b.builder.getF32Type()));
-  // From [0.1, 1] to [1, 2]; under `unsigned`, where n is twice as large, to
-  // [2, 4].
+  // Map [0.1, 1] to [1, 2], or to [2, 4] under `unsigned`, where n is twice as
+  // large.
   float slope = std::ldexp(static_cast<float>(10.0 / 9.0), layout.shift);
   float begin = std::ldexp(static_cast<float>(8.0 / 9.0), layout.shift);
   Value wide = b.bits(b.fma(place, b.real(place.getType(), slope),
@@ -165,7 +169,7 @@ static Value findPart(SequenceBuilder &b, Value magnitude, Value bits,
                                  b.bitcast(wide, b.builder.getF32Type()));
 }
 
-/// The rank of the nearest number.
+/// Returns the rank of the nearest number.
 static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
                          const Layout &layout) {
   Value bits = b.bits(y), magnitude = b.abs(y);
@@ -200,8 +204,8 @@ static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
 }
 
 namespace {
-/// The end of a decade's numbers, before the next one's, and how much a level
-/// grows after that.
+/// The last number of a decade, before the next one's, and the slope of the
+/// level after it.
 struct DecadeEnd {
   Value last, slope;
 };
@@ -213,8 +217,8 @@ static DecadeEnd select(SequenceBuilder &b, Value condition, DecadeEnd yes,
           b.select(condition, yes.slope, no.slope)};
 }
 
-/// The end of the last decade, after which come 1 or, for negative values, the
-/// number after the lost one.
+/// Returns the end of the last decade. It is followed by 1 or, for negative
+/// values, by the number after the lost one.
 static DecadeEnd getLastEnd(SequenceBuilder &b, Value level, Value isNegative,
                             const Layout &layout) {
   auto end = [&](double last, double slope) {
@@ -227,8 +231,8 @@ static DecadeEnd getLastEnd(SequenceBuilder &b, Value level, Value isNegative,
   return select(b, isNegative, end(lost - 1, 0.5), end(lost + 1, 2.0));
 }
 
-/// The level where numbers beyond the decade's are further apart, in the last
-/// decade at most the next number's.
+/// Adapts the level beyond the decade's numbers, where they are further apart.
+/// In the last decade it is at most the level of the next number.
 static Value stretchBeyond(SequenceBuilder &b, Value level, DecadeEnd end,
                            Value isLast) {
   Value beyond = b.fma(b.sub(level, end.last), end.slope, end.last);
@@ -239,15 +243,16 @@ static Value stretchBeyond(SequenceBuilder &b, Value level, DecadeEnd end,
   return b.select(b.andi(isLast, isMore), next, stretched);
 }
 
-/// A magnitude's rank with the fraction of the way to the next number: linear
-/// between neighbours.
+/// Returns a magnitude's rank with the fraction of the way to the next number,
+/// which is linear between neighbours.
 static Value buildLevel(SequenceBuilder &b, Value magnitude, Value isNegative,
                         const Layout &layout) {
   auto real = [&](double value) {
     return b.real(magnitude.getType(), static_cast<float>(value));
   };
   Value bits = b.bits(magnitude);
-  // 10^(6 - decade), with the decade in low bits that the power leaves free.
+  // This is 10^(6 - decade), with the decade in low bits that the power leaves
+  // free.
   Value chosen = selectDecade(
       b, magnitude, [&](unsigned decade) { return layout.getFirst(decade); },
       [&](unsigned decade) {
@@ -276,7 +281,7 @@ static Value buildLevel(SequenceBuilder &b, Value magnitude, Value isNegative,
   return b.select(isBelow, below, level);
 }
 
-/// The rank of one of the two numbers around y.
+/// Returns the rank of one of the two numbers around y.
 static Value roundRank(SequenceBuilder &b, Value y, Value isNegative,
                        const Layout &layout, Value random) {
   Value magnitude =
@@ -290,7 +295,8 @@ static Value roundRank(SequenceBuilder &b, Value y, Value isNegative,
   return b.select(isLost, b.like(rank, layout.getLost() + 1), rank);
 }
 
-/// The smallest number that is stored as such, as `encode` computes it.
+/// Returns the smallest number that is not stored as zero, as `encode` computes
+/// it.
 static float getSmallest(const Layout &layout) {
   float smallest = static_cast<float>(layout.getFirst(0));
   return std::nextafter(std::nextafter(smallest, 1.0f), 1.0f);
@@ -325,10 +331,10 @@ SmallVector<Value> DynamicCodeAttr::encode(SequenceBuilder &b, Value y,
 // Decoding
 //===----------------------------------------------------------------------===//
 
-/// The number of a rank that is neither zero's nor one's.
+/// Returns the number of a rank other than those of zero and one.
 static Value buildCentre(SequenceBuilder &b, Value rank, const Layout &layout) {
   Type f32 = b.builder.getF32Type();
-  // 2n + 1: the fraction of an f32 is (k + 1/2) / 2^i.
+  // The fraction of 2n + 1 as an f32 is (k + 1/2) / 2^i.
   Value odd = b.addi(b.shl(rank, 1), b.like(rank, 2 * layout.shift + 1));
   Value wide = b.toReal(odd);
   Value bits = b.bits(wide);
@@ -365,7 +371,7 @@ Value DynamicCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   number = b.select(is(rank, layout.one), constant(0x3F800000), number);
   number = b.select(is(rank, 0), constant(0), number);
   if (layout.zero)
-    number = b.ori(number, b.andi(offset, constant(0x80000000)));
+    number = b.ori(number, b.andi(offset, constant(tandem::f32SignMask)));
   number =
       b.select(is(word, layout.nan), constant(tandem::f32QuietNaN), number);
   return b.bitcast(number, b.builder.getF32Type());

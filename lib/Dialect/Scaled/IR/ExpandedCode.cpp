@@ -56,33 +56,33 @@ CodeAttrInterface ExpandedCodeAttr::getNearest() const {
   return get(getContext(), getCode().getNearest(), getRatio());
 }
 
-/// An exponent in eighths as f32.
+/// Converts an exponent in eighths to f32.
 static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return arith::UIToFPOp::create(b.builder, b.loc, b.builder.getF32Type(),
                                  exponent);
 }
 
-/// Whether a value has a power: zero and what is not finite stand for
-/// themselves. (Zero's bits less 1 wrap around.)
+/// Returns whether a value has a power. Zero and values that are not finite
+/// stand for themselves. (Zero's bits minus 1 wrap around.)
 static Value hasPower(SequenceBuilder &b, Value value) {
   Value bits = b.bits(b.abs(value));
   return b.compare(arith::CmpIPredicate::ult, b.subi(bits, b.like(bits, 1)),
                    b.like(bits, tandem::f32Infinity - 1));
 }
 
-/// Whether a code tells values without a power from others by itself: zero's
-/// power, 2^-100, rounds to zero, and the one code for what is not finite needs
-/// no value.
+/// Returns whether a code handles values without a power by itself: zero's
+/// power, 2^-100, rounds to zero, and there is only one code for values that
+/// are not finite.
 static bool isAbsorbing(CodeAttrInterface code) {
   auto plain = dyn_cast<FloatCodeAttr>(code);
   return plain && !FloatFormat::get(plain.getFormat()).hasInfinity();
 }
 
-/// power * L, L the largest magnitude of y's sign.
+/// Returns power * L, where L is the largest magnitude of y's sign.
 static Value multiplyByLargest(SequenceBuilder &b, Value power, Value y,
                                CodeAttrInterface code) {
   double largest = code.getLargest(), least = code.getLargestNegative();
-  // A product by 1 would be none in the code that is emitted.
+  // Multiplying by 1 is left out, so that the emitted code has no such product.
   Value positive = power;
   if (largest != 1.0)
     positive = b.mul(power, b.real(y.getType(), largest));
@@ -95,7 +95,7 @@ static Value multiplyByLargest(SequenceBuilder &b, Value power, Value y,
   return b.select(isNegative, b.mul(power, factor), positive);
 }
 
-/// log2(|value|) - log2(L), at most 0.
+/// Returns log2(|value|) - log2(L), which is at most 0.
 static Value divideByLargest(SequenceBuilder &b, Value log, Value value,
                              CodeAttrInterface code) {
   double largest = code.getLargest(), least = code.getLargestNegative();

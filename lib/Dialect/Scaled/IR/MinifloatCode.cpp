@@ -1,4 +1,4 @@
-//===- MinifloatCode.cpp - Floats of any few bits -------------------------===//
+//===- MinifloatCode.cpp - Floats of any small width ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -32,7 +32,7 @@ using tandem::Specials;
 static constexpr StringLiteral specialsNames[] = {"ieee", "nan",
                                                   "negative_zero", "none"};
 
-/// One of an enumeration's names, in the order of its values.
+/// Parses one of an enumeration's names, which are in the order of its values.
 template <typename EnumT>
 static ParseResult parseName(AsmParser &parser, ArrayRef<StringLiteral> names,
                              EnumT &value) {
@@ -79,7 +79,7 @@ struct Parameters {
 };
 } // namespace
 
-/// One parameter with its name; they stand in any order.
+/// Parses one parameter with its name. Parameters may come in any order.
 ParseResult Parameters::parse(AsmParser &parser) {
   StringRef name;
   SMLoc location = parser.getCurrentLocation();
@@ -144,7 +144,7 @@ void MinifloatCodeAttr::print(AsmPrinter &printer) const {
 // Verification
 //===----------------------------------------------------------------------===//
 
-/// (C1) and (C2)
+/// Verifies (C1) and (C2).
 static LogicalResult verifyFields(function_ref<InFlightDiagnostic()> emitError,
                                   unsigned exponent, unsigned mantissa,
                                   Specials specials) {
@@ -225,8 +225,8 @@ double MinifloatCodeAttr::getLargest() const {
 Value MinifloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value MinifloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
-/// The exponent that smaller magnitudes are raised to, if that is not the
-/// format's own, below which subnormal numbers follow.
+/// Returns the exponent that smaller magnitudes are raised to, if it is not the
+/// format's own, below which there are subnormal numbers.
 static std::optional<int64_t> getRaisedExponent(MinifloatCodeAttr code) {
   auto exponents = code.getExponents();
   if (!exponents || exponents->least == code.getFormat().minExponent())

@@ -19,21 +19,21 @@ using namespace tandem::scaled;
 using tandem::RoundingMode;
 using tandem::SequenceBuilder;
 
-/// The bits of 2 and of -0. Multiples of the former have no bits in the bytes
-/// that random bits are put into.
-static constexpr uint32_t two = 0x40000000, signMask = 0x80000000;
-/// A code's number has its byte at the top of a word; a fraction fills the
-/// rest.
+/// The bits of 2. Its multiples have no bits in the bytes that receive random
+/// bits.
+static constexpr uint32_t two = 0x40000000;
+/// The number of fraction bits: the byte of a code is at the top of a word, and
+/// a fraction fills the rest.
 static constexpr unsigned fractionBits = 24;
-/// This makes up for 2^24 - 1 in the place of 2^24, up to 255 times: it is less
-/// than the unit of random bits, so that nothing is carried.
+/// Compensates for a factor of 2^24 - 1 instead of 2^24, up to 255 times. It is
+/// less than the unit of random bits, so that nothing is carried.
 static constexpr uint32_t makeUp = 0xFF;
 
 namespace {
-/// Counts the bits of 2 + |y|.
+/// The spacing of codes in the bits of 2 + |y|.
 struct Spacing {
-  /// Codes in two octaves, a factor of 2^24 - 1, and the other factor: the
-  /// units in the last place from a code to the next one.
+  /// The number of codes in two octaves, a factor of 2^24 - 1, and the other
+  /// factor, the number of units in the last place between two codes.
   uint32_t codes, units;
   /// The largest code without its sign.
   uint32_t largest;
@@ -89,17 +89,17 @@ Value MuLawCodeAttr::measure(SequenceBuilder &b, Value x) const {
                          : b.bits(b.add(x, b.zero(x.getType())));
 }
 
-/// Where a positive value must not become zero, 2 + |y| is raised to the first
-/// code's.
+/// Raises 2 + |y| to that of the first code if a positive value must not become
+/// zero.
 static Value raise(SequenceBuilder &b, Value sum, Value isPositive,
                    const Spacing &spacing) {
   return raiseToSmallest(b, sum, isPositive, 2.0f + spacing.getNumber(1));
 }
 
-/// The bits of 2 and what makes up for the factors' product are one addend.
-/// Where a group is not finite, its codes do not matter: a choice of the group
-/// is a register on a GPU, where a constant would be copied to one for each
-/// element.
+/// Returns the bits of 2 and the compensation for the factors' product as one
+/// addend. The codes of a group that is not finite do not matter; a value
+/// selected per group is a register on a GPU, while a constant would be copied
+/// to one for each element.
 static Value getAddend(SequenceBuilder &b, const Spacing &spacing, Value bits,
                        Value isFinite) {
   uint32_t addend = makeUp - two * spacing.codes;
@@ -109,7 +109,7 @@ static Value getAddend(SequenceBuilder &b, const Spacing &spacing, Value bits,
                   bits);
 }
 
-/// The code for what 2 + |y| is; `sign` has the sign bit of y.
+/// Encodes the sum 2 + |y|. `sign` has the sign bit of y.
 static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
                        Value sign, const CodeInputs &inputs) {
   Spacing spacing = getSpacing(code);
@@ -121,7 +121,7 @@ static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
       b.muli(bits, b.like(bits, spacing.codes)),
       b.ori(b.shl(random, 8), getAddend(b, spacing, bits, inputs.isFinite)));
   if (isSigned(code))
-    word = b.ori(word, b.andi(b.bits(sign), b.like(bits, signMask)));
+    word = b.ori(word, b.andi(b.bits(sign), b.like(bits, tandem::f32SignMask)));
   Type i8 = b.builder.getIntegerType(8);
   Value byte = b.resize(b.shr(word, fractionBits), i8);
   Value mask = b.select(inputs.isFinite, b.integer(i8, 0xFF), b.integer(i8, 0));
@@ -142,7 +142,7 @@ SmallVector<Value> MuLawCodeAttr::quantize(SequenceBuilder &b, Value x,
   return {encodeSum(b, *this, sum, x, inputs)};
 }
 
-/// The bits of 2 and a code's number.
+/// Returns the sum of 2 and a code's number.
 static Value decodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value word) {
   Spacing spacing = getSpacing(code);
   Value number = isSigned(code) ? b.andi(word, b.like(word, 0x7F)) : word;
@@ -151,12 +151,13 @@ static Value decodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value word) {
   return b.bitcast(bits, b.builder.getF32Type());
 }
 
-/// The number with the sign of a code.
+/// Gives the number the sign of a code.
 static Value takeSign(SequenceBuilder &b, MuLawCodeAttr code, Value number,
                       Value word) {
   if (!isSigned(code))
     return number;
-  Value sign = b.andi(b.shl(word, fractionBits), b.like(word, signMask));
+  Value sign =
+      b.andi(b.shl(word, fractionBits), b.like(word, tandem::f32SignMask));
   return b.bitcast(b.ori(b.bits(number), sign), b.builder.getF32Type());
 }
 

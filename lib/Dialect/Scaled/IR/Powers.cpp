@@ -17,14 +17,14 @@ using namespace mlir;
 using namespace tandem;
 using tandem::SequenceBuilder;
 
-// log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1], least relative error
-// 2^-25.2, coefficients rounded to f32.
+// These approximate log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1] with the
+// least relative error, 2^-25.2, and are rounded to f32.
 static constexpr double log2Coefficients[] = {
     0x1.715476p+0,  -0x1.715470p-1, 0x1.ec73d6p-2,
     -0x1.715c4ep-2, 0x1.26d382p-2,  -0x1.e95c0ap-3,
     0x1.b9c962p-3,  -0x1.a87c2ep-3, 0x1.01b502p-3};
 
-// 2^f on [-1/2, 1/2].
+// These approximate 2^f on [-1/2, 1/2].
 static constexpr double exp2Coefficients[] = {
     0x1p+0,        0x1.62e430p-1,  0x1.ebfbd8p-3, 0x1.c6af76p-5,
     0x1.3b30a0p-7, 0x1.5f0b82p-10, 0x1.3fa208p-13};
@@ -57,8 +57,8 @@ double scaled::foldLog2(float x) {
 
 Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value least = b.real(x.getType(), -100.0);
-  // A NaN, whose bits depend on the target, would leave its mark. This form is
-  // one instruction of x86.
+  // Handles NaN as well, whose bits depend on the target and would affect the
+  // result. This form is a single instruction on x86.
   Value isAbove = b.compare(arith::CmpFPredicate::OGT, x, least);
   x = b.select(isAbove, x, least);
   // Beyond 2^23 + 2^22 a sum has the integer in its low bits.

@@ -35,7 +35,7 @@ ScaleRange tandem::scaled::getScaleRange(Type type, CodeAttrInterface code) {
   return {std::max(smallest, least), std::min(largest, most)};
 }
 
-/// A scalar type, or vectors of it where `like` is a vector.
+/// Returns a scalar type, or vectors of it if `like` is a vector.
 static Type withShapeOf(Type like, Type element) {
   auto vector = dyn_cast<VectorType>(like);
   return vector ? vector.clone(element) : element;
@@ -65,7 +65,7 @@ LogicalResult ExponentOp::verify() {
   return emitOpError() << getCode() << " has no range to fill";
 }
 
-/// (C2) of quantize and dequantize
+/// Verifies (C2) of quantize and dequantize.
 static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
                                     Value exponent) {
   if (bool(exponent) == code.getRange().has_value())
@@ -75,7 +75,7 @@ static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
                                         : " needs the group's exponent");
 }
 
-/// (C3) of quantize
+/// Verifies (C3) of quantize.
 static LogicalResult verifyRandomBits(QuantizeOp op) {
   Value random = op.getRandom();
   if (bool(random) != tandem::drawsBits(op.getCode().getRounding()))
@@ -89,7 +89,8 @@ static LogicalResult verifyRandomBits(QuantizeOp op) {
                           << " have its shape, got " << random.getType();
 }
 
-/// One code of a plane's type for each plane, in the shape of the value.
+/// Verifies that there is one code of the plane's type for each plane, in the
+/// shape of the value.
 static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
                                  TypeRange types, Type value) {
   SmallVector<CodePlane> planes = code.getPlanes();
@@ -103,7 +104,7 @@ static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
   return success();
 }
 
-// (C1) of both
+// These verify (C1) of both.
 LogicalResult QuantizeOp::verify() {
   if (failed(verifyCodes(*this, getCode(), getCodes().getTypes(),
                          getX().getType())))
@@ -118,7 +119,7 @@ LogicalResult DequantizeOp::verify() {
   return verifyExponent(*this, getCode(), getExponent());
 }
 
-/// (C1) and (C2) of encode_float and decode_float
+/// Verifies (C1) and (C2) of encode_float and decode_float.
 static LogicalResult verifyFloatCode(Operation *op, Type format, Type code) {
   if (!isa<Float8E4M3FNType, Float8E5M2Type, Float16Type>(format))
     return op->emitOpError()

@@ -30,7 +30,7 @@ static bool isSumOf(arith::AddFOp sum, Value a, Value b) {
                  (sum.getLhs() == b && sum.getRhs() == a));
 }
 
-/// b - (x - a).
+/// Matches b - (x - a).
 static std::optional<Transform> matchFastTwoSum(arith::SubFOp op) {
   auto difference = op.getRhs().getDefiningOp<arith::SubFOp>();
   if (!difference)
@@ -41,7 +41,7 @@ static std::optional<Transform> matchFastTwoSum(arith::SubFOp op) {
   return Transform{TransformKind::fast_two_sum, a, b, sum, difference, op};
 }
 
-/// (a - (x - b')) + (b - b').
+/// Matches (a - (x - b')) + (b - b').
 static std::optional<Transform> matchTwoSum(arith::AddFOp op) {
   auto error = op.getRhs().getDefiningOp<arith::SubFOp>();
   auto rest = op.getLhs().getDefiningOp<arith::SubFOp>();
@@ -57,7 +57,7 @@ static std::optional<Transform> matchTwoSum(arith::AddFOp op) {
   return transform;
 }
 
-/// (a - x) + b.
+/// Matches (a - x) + b.
 static std::optional<Transform> matchOrderedTwoSum(arith::AddFOp op) {
   auto difference = op.getLhs().getDefiningOp<arith::SubFOp>();
   if (!difference)
@@ -68,7 +68,7 @@ static std::optional<Transform> matchOrderedTwoSum(arith::AddFOp op) {
   return Transform{TransformKind::ordered_two_sum, a, b, sum, difference, op};
 }
 
-/// fma(a, b, -(a * b)).
+/// Matches fma(a, b, -(a * b)).
 static std::optional<Transform> matchTwoProd(math::FmaOp op) {
   auto negation = op.getC().getDefiningOp<arith::NegFOp>();
   auto product = negation ? negation.getOperand().getDefiningOp<arith::MulFOp>()
@@ -119,7 +119,7 @@ StringRef tandem::stringifyProof(Proof proof) {
   llvm_unreachable("every proof is listed");
 }
 
-/// Whether a is a multiple of the ulp of the largest b.
+/// Returns whether a is a multiple of the ulp of the largest b.
 static bool isMultipleOfUlp(FloatType type, const FloatRange &a,
                             const FloatRange &b) {
   double largest = b.maxMagnitude();
@@ -133,7 +133,8 @@ static bool isMultipleOfUlp(FloatType type, const FloatRange &a,
          std::max(exponent - int(getPrecision(type)) + 1, getMinQuantum(type));
 }
 
-/// Whether b < 2^p g with a a multiple of g: then it is one of b's ulp, too.
+/// Returns whether b < 2^p g, where a is a multiple of g. Then a is also a
+/// multiple of b's ulp.
 static bool isTrail(const Transform &transform, const FloatRange &b) {
   int precision = getPrecision(transform.getType());
   return llvm::any_of(b.trails, [&](const Trail &trail) {
@@ -156,7 +157,8 @@ Proof tandem::proveExact(const Transform &transform, const FloatRange &a,
   return isTrail(transform, b) ? Proof::trail : Proof::none;
 }
 
-/// test/Python/verification/test_proofs.py compares with the record.
+/// The formats in which the lemmas of a proof hold. A test compares them with
+/// the record (test/Python/verification/test_proofs.py).
 static constexpr std::pair<Proof, StringLiteral> formatsWithLemmas[] = {
     {Proof::order, "bf16 f16 f32 f8E4M3FN f8E5M2"},
     {Proof::multiple, "bf16 f16 f32 f8E4M3FN f8E5M2"},

@@ -1,4 +1,4 @@
-//===- FloatRange.cpp - What is known of a float --------------------------===//
+//===- FloatRange.cpp - Ranges of float values ----------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace tandem;
 using llvm::APFloat;
 
-/// Zero is a multiple of everything.
+/// The quantum of zero, which is a multiple of everything.
 static constexpr int quantumOfZero = 4096;
 
 static APFloat largestOf(FloatType type) {
@@ -44,7 +44,7 @@ static bool hasInfinity(FloatType type) {
   return APFloat::semanticsHasInf(type.getFloatSemantics());
 }
 
-/// A bound as a number of the type.
+/// Returns a bound as a number of the type.
 static APFloat toType(FloatType type, double value) {
   APFloat result(value);
   bool losesInfo = false;
@@ -171,8 +171,8 @@ void FloatRange::print(llvm::raw_ostream &os) const {
 // Rounded operations
 //===----------------------------------------------------------------------===//
 
-/// The range between an operation's results at the corners of its operands.
-/// Returns the range that spans the corners, or the full range if one is NaN.
+/// Returns the range that spans an operation's results at the corners of its
+/// operands, or the full range if one of them is NaN.
 static FloatRange fromCorners(FloatType type, ArrayRef<APFloat> corners,
                               int quantum, bool mayBeNaN) {
   FloatRange range;
@@ -251,7 +251,8 @@ FloatRange FloatRange::fma(FloatType type, const FloatRange &a,
         corners.back().fusedMultiplyAdd(toType(type, y), toType(type, z),
                                         APFloat::rmNearestTiesToEven);
       }
-  // Infinities of a product meet the addend's: not told apart.
+  // An infinite product may meet an infinite addend; their signs are not
+  // distinguished.
   bool mayBeInfinite =
       a.mayBeInfinite() || b.mayBeInfinite() || c.mayBeInfinite();
   return fromCorners(type, corners, std::min(a.quantum + b.quantum, c.quantum),
@@ -301,7 +302,7 @@ FloatRange FloatRange::maximum(const FloatRange &a, const FloatRange &b,
   FloatRange range = join(a, b);
   range.mayBeNaN = isNaNKept ? range.mayBeNaN : a.mayBeNaN && b.mayBeNaN;
   range.low = std::max(a.low, b.low);
-  // The other one is the result where one is NaN.
+  // If one is NaN, the other one is the result.
   if (!isNaNKept && a.mayBeNaN)
     range.low = std::min(range.low, b.low);
   if (!isNaNKept && b.mayBeNaN)

@@ -34,7 +34,7 @@ static FloatType floatTypeOf(Value value) {
   return dyn_cast<FloatType>(getElementTypeOrSelf(value.getType()));
 }
 
-/// The f32 of an integer of some bits.
+/// Returns the range of a float that is converted from an integer.
 static FloatRange fromInteger(FloatType type, Value integer, bool isSigned) {
   unsigned width =
       getElementTypeOrSelf(integer.getType()).getIntOrFloatBitWidth();
@@ -45,8 +45,9 @@ static FloatRange fromInteger(FloatType type, Value integer, bool isSigned) {
   return FloatRange::convert(type, range);
 }
 
-/// select(x < y, y, x) is at least what y is at least, select(x > y, y, x) at
-/// most what y is at most; also where x is NaN. A NaN y is never chosen.
+/// Returns the range of a select. select(x < y, y, x) is not below the lower
+/// bound of y and select(x > y, y, x) not above its upper bound, even if x is
+/// NaN. A NaN y is never selected.
 static FloatRange clamp(arith::SelectOp op, const FloatRange &chosen,
                         const FloatRange &other) {
   FloatRange range = FloatRange::join(chosen, other);
@@ -62,14 +63,15 @@ static FloatRange clamp(arith::SelectOp op, const FloatRange &chosen,
   return range;
 }
 
-/// Infinities and NaN, where the format has them, are f32's.
+/// Returns the range of a decoded float. Infinities and NaN, if the format has
+/// them, are f32's.
 static FloatRange decode(scaled::DecodeFloatOp op) {
   return FloatRange::all(op.getFormat());
 }
 
 using RangeRefs = ArrayRef<const RangeLattice *>;
 
-/// The range of an operation's one result, a float.
+/// Returns the range of an operation's one result, a float.
 static FloatRange infer(Operation *op, FloatType type, RangeRefs operands) {
   auto in = [&](unsigned i) -> const FloatRange & {
     return operands[i]->getValue();
@@ -145,7 +147,7 @@ static std::optional<Trail> addTrail(const Trail &a, const Trail &b) {
   return std::nullopt;
 }
 
-/// Notes that y * v is small compared with lead * v, if the program computes
+/// Records that y * v is small compared with lead * v, if the program computes
 /// both. This holds only for up to half an ulp of the lead: half an ulp of a
 /// subnormal lead rounds to zero, but a larger number may not be small compared
 /// with it.
@@ -165,7 +167,8 @@ static void addProductTrails(arith::MulFOp op, Value small, Value factor,
   }
 }
 
-/// hi, if lo = fl(x - hi) and hi = fl(x); lo may be replaced by zero.
+/// Returns hi if lo = fl(x - hi) and hi = fl(x), or null. A select may replace
+/// x - hi by zero.
 static Value matchSplit(arith::TruncFOp low) {
   Value rest = low.getIn();
   auto choice = rest.getDefiningOp<arith::SelectOp>();
@@ -227,7 +230,7 @@ LogicalResult RangeAnalysis::visitOperation(Operation *op, RangeRefs operands,
   return success();
 }
 
-/// The body's uniform values are the prologue's.
+/// Gives the body's uniform values the ranges that they have in the prologue.
 void RangeAnalysis::visitNonControlFlowArguments(
     Operation *op, const RegionSuccessor &successor,
     ArrayRef<RangeLattice *> arguments, unsigned firstIndex) {
@@ -253,7 +256,7 @@ void RangeAnalysis::visitNonControlFlowArguments(
   }
 }
 
-/// Whether a value is what a kernel's prologue yields to its body.
+/// Returns whether a value is one that a kernel's prologue yields to its body.
 static bool isUniform(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
@@ -265,7 +268,7 @@ static bool isUniform(Value value) {
 }
 
 void RangeAnalysis::setToEntryState(RangeLattice *lattice) {
-  // The solver takes all arguments of the operation that it starts from for
+  // The solver considers all arguments of the operation that it starts from
   // unknown, but those of a kernel follow from its prologue.
   if (isUniform(lattice->getAnchor()))
     return;
@@ -277,7 +280,7 @@ Ranges::Ranges(Operation *top) {
   solver.load<dataflow::DeadCodeAnalysis>();
   solver.load<dataflow::SparseConstantPropagation>();
   solver.load<RangeAnalysis>();
-  // It fails only where a transfer function does.
+  // It fails only if a transfer function does.
   [[maybe_unused]] LogicalResult result = solver.initializeAndRun(top);
   assert(succeeded(result) && "transfer functions do not fail");
 }

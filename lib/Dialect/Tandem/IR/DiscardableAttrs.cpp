@@ -23,7 +23,7 @@ using namespace tandem;
 // Arguments and results
 //===----------------------------------------------------------------------===//
 
-/// Whether an argument of this type can have the role.
+/// Verifies that an argument of this type can have the role.
 static LogicalResult verifyRoleType(Operation *op, RoleAttr role, Type type) {
   auto fail = [&](StringRef wanted) {
     return op->emitError() << "a " << stringifyRoleKind(role.getKind())
@@ -75,7 +75,7 @@ LogicalResult TandemDialect::verifyRegionResultAttribute(Operation *op,
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// Whether each of a dictionary's values is the role of a saved tensor.
+/// Returns whether each of a dictionary's values is the role of a saved tensor.
 static bool isSavedRoles(Attribute value) {
   auto roles = dyn_cast<DictionaryAttr>(value);
   return roles && llvm::all_of(roles, [](NamedAttribute entry) {

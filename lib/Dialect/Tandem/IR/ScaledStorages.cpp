@@ -51,7 +51,7 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C1)
+/// Verifies (C1).
 static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
                                  Group group) {
   bool isSize = group.columns >= ScaledStorageAttr::minGroup &&
@@ -68,7 +68,7 @@ static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
   return diagnostic << group.columns;
 }
 
-/// (C9)
+/// Verifies (C9).
 static LogicalResult
 verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group) {
@@ -84,7 +84,7 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// (C10)
+/// Verifies (C10).
 static LogicalResult
 verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
                  scaled::CodeAttrInterface code, Group group, Type scale,
@@ -131,7 +131,7 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The planes of a code, whose bits are what a kernel loads.
+/// Returns the planes of a code, whose bits kernels load.
 static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
   for (const scaled::CodePlane &plane : code.getPlanes())
@@ -272,7 +272,8 @@ private:
                                    storage.getMargin());
   }
 
-  /// A given scale is the only persistent plane, the next one the first.
+  /// Returns the scale that is known before a store. A given one is the only
+  /// persistent plane, that of a history the first one.
   Value getKnownScale() {
     Value bits =
         *llvm::find_if(inputs.persistent, [](Value entry) { return entry; });
@@ -296,12 +297,12 @@ private:
                                       scale, least, code);
   }
 
-  /// The scale of the next store, and what the history gets.
+  /// Returns the scale of the next store, and the newest value of the history.
   SmallVector<Value> pushHistory() {
     Value amax = findLargest();
     Value largest = arith::MaxUIOp::create(b.builder, b.loc, amax,
                                            inputs.persistent.back());
-    // Without a number to follow, the scale stays.
+    // If all magnitudes are zero, the scale stays.
     Value isZero =
         b.compare(arith::CmpIPredicate::eq, largest, b.like(largest, 0));
     Value stays = b.bits(getKnownScale());
@@ -323,7 +324,7 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   return ScaledEncoder(*this, builder, loc, value, inputs).encode();
 }
 
-/// Whether codes, as bits, stand for the largest number.
+/// Returns whether codes, as bits, stand for the largest number.
 static Value isLargest(SequenceBuilder &b, scaled::CodeAttrInterface code,
                        ValueRange codes, Value exponent) {
   Value number = b.abs(code.decode(b, codes, exponent));
@@ -379,7 +380,7 @@ Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
   return getCode().finish(b, getCode().decode(b, codes, Value()));
 }
 
-/// The codes of a value under a scale of 1.
+/// Returns the codes of a value under a scale of 1.
 static SmallVector<Value> encodeAlone(SequenceBuilder &b,
                                       scaled::CodeAttrInterface code,
                                       Value value, const EncodeInputs &inputs) {
@@ -492,47 +493,29 @@ StorageAttrInterface ResidualStorageAttr::getNearest() const {
   return get(getContext(), getFormat(), getResidual(), RoundingMode::nearest);
 }
 
-/// The integer's largest value: 127 or 32767.
+/// Returns the integer's largest value: 127 or 32767.
 static double getLevels(Type residual) {
   return double((1 << (residual.getIntOrFloatBitWidth() - 1)) - 1);
 }
 
-/// The f32 bits of the power of two that a visible value's last place counts
-/// from: that of its exponent, or of the smallest normal number.
-static Value buildBinade(SequenceBuilder &b, Value wide, Type type) {
-  FloatFormat format = FloatFormat::get(type);
+/// Returns the f32 bits of the power of two that a visible value's last place
+/// counts from: that of its exponent, or of the smallest normal number.
+static Value getExponent(SequenceBuilder &b, Value wide, Type type) {
   Value bits = b.bits(wide);
-  Value exponent = b.andi(bits, b.like(bits, 0x7F800000));
-  uint64_t least = uint64_t(format.minExponent() + 127) << 23;
-  exponent =
-      arith::MaxUIOp::create(b.builder, b.loc, exponent, b.like(bits, least));
-  // An infinity has a residual of 0, which must stay 0.
-  return arith::MinUIOp::create(b.builder, b.loc, exponent,
-                                b.like(bits, 0x7F000000));
+  uint64_t least = uint64_t(FloatFormat::get(type).minExponent() + 127) << 23;
+  return arith::MaxUIOp::create(b.builder, b.loc,
+                                b.andi(bits, b.like(bits, f32Infinity)),
+                                b.like(bits, least));
 }
 
-/// Half a unit in the last place of a visible value that was widened to f32.
-static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
-  int mantissaBits = FloatFormat::get(type).mantissaBits;
-  Value power = b.bitcast(buildBinade(b, wide, type), b.builder.getF32Type());
-  return b.mul(power,
-               b.real(power.getType(), std::ldexp(1.0, -mantissaBits - 1)));
+/// Returns half a unit in the last place of 1.
+static double getHalfUlp(Type type) {
+  return std::ldexp(1.0, -FloatFormat::get(type).mantissaBits - 1);
 }
 
-/// The distance of a value from its visible copy, in halves of a unit of the
-/// last place. The quotient by that power of two is exact, as are the two
-/// products by powers that f32 has; it lacks the largest 2^(m + 1) / binade.
-static Value divideByHalfUlp(SequenceBuilder &b, Value rest, Value wide,
-                             Type type) {
-  int mantissaBits = FloatFormat::get(type).mantissaBits;
-  Value binade = buildBinade(b, wide, type);
-  Value inverse = b.bitcast(b.subi(b.like(binade, 0x7F800000), binade),
-                            b.builder.getF32Type());
-  Value units =
-      b.mul(rest, b.real(rest.getType(), std::ldexp(1.0, mantissaBits)));
-  return b.mul(units, inverse);
-}
-
+/// The quotient of the residual, not the power of two, is multiplied by half a
+/// unit in the last place of 1: that product is exact, and half a unit in the
+/// last place of the value could be subnormal.
 Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
                                   ValueRange planes, Type) const {
   SequenceBuilder b(builder, loc);
@@ -541,46 +524,67 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
   Value word =
       arith::ExtSIOp::create(builder, loc, builder.getI32Type(), planes[1]);
   Value level = arith::SIToFPOp::create(builder, loc, f32, word);
-  Value part = scaled::divideInteger(b, level, getLevels(getResidual()));
-  return b.add(high, b.mul(part, buildHalfUlp(b, high, getFormat())));
+  Value part = scaled::divideInteger(b, level, getLevels(getResidual()),
+                                     getHalfUlp(getFormat()));
+  // The power is finite, so that a residual of 0 leaves an infinity.
+  Value exponent = getExponent(b, high, getFormat());
+  exponent = arith::MinUIOp::create(builder, loc, exponent,
+                                    b.like(exponent, 0x7F000000));
+  return b.add(high, b.mul(part, b.bitcast(exponent, f32)));
 }
 
-/// The integer nearest to a level, as i32.
-static Value roundSigned(SequenceBuilder &b, Value level) {
-  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
-  Value anchor = b.real(level.getType(), 0x1.8p23);
-  return b.subi(b.bits(b.add(level, anchor)), b.bits(anchor));
+/// Returns the distance of a value from its visible copy divided by half the
+/// power of two of the copy, exactly: f32 has the inverse of each half, but not
+/// of each power. The distance from a copy that is not finite is zero.
+static Value measureDistance(SequenceBuilder &b, Value value, Value wide,
+                             Type type) {
+  Type f32 = b.builder.getF32Type();
+  Value infinity = b.real(f32, std::numeric_limits<double>::infinity());
+  Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
+  Value rest = b.select(isFinite, b.sub(value, wide), b.zero(f32));
+  Value exponent = getExponent(b, wide, type);
+  Value inverse = b.subi(b.like(exponent, f32Infinity), exponent);
+  return b.mul(rest, b.bitcast(inverse, f32));
 }
 
-/// One of the integers around a level, as i32.
-static Value roundSignedByBits(SequenceBuilder &b, Value level, double most,
-                               RoundingMode rounding, Value random) {
-  Value magnitude =
-      b.bitcast(scaled::clampMagnitude(b, level, most), b.builder.getF32Type());
-  Value code = scaled::roundLevel(
-      b, magnitude, scaled::orientBits(b, level, random, rounding));
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::slt, b.bits(level), b.like(code, 0));
-  return b.select(isNegative, b.subi(b.like(code, 0), code), code);
+/// Rounds the residual of a bf16 by bits to eight bits. The distance is a
+/// multiple of 2^-23 and at most 2^-7, so that 2^16 times the level is 127 times
+/// an integer of at most 2^16, and nothing is rounded before the bits are added.
+/// The constant and the random bits share no bit, so that an or adds them.
+static Value roundByteOfBF16(SequenceBuilder &b, Value distance, Value random) {
+  Value anchor = b.real(distance.getType(), 0x1.8p23);
+  Value units =
+      b.bits(b.fma(distance, b.real(distance.getType(), 0x1p23), anchor));
+  uint32_t addend = -127 * llvm::bit_cast<uint32_t>(0x1.8p23f);
+  Value sum = b.addi(b.muli(units, b.like(units, 127)),
+                     b.ori(random, b.like(random, addend)));
+  return b.shrs(sum, 16);
+}
+
+/// Returns the residual for a distance, as i32.
+static Value roundResidual(SequenceBuilder &b, ResidualStorageAttr storage,
+                           Value distance, Value random) {
+  Type format = storage.getFormat(), residual = storage.getResidual();
+  RoundingMode rounding = storage.getRounding();
+  double factor = 0.5 * getLevels(residual) / getHalfUlp(format);
+  Value level = b.mul(distance, b.real(distance.getType(), factor));
+  if (rounding == RoundingMode::nearest)
+    return scaled::roundSigned(b, level);
+  if (format.isBF16() && residual.isInteger(8))
+    return roundByteOfBF16(
+        b, distance, scaled::orientSignedBits(b, distance, random, rounding));
+  return scaled::roundSignedLevel(b, level, b.abs(level), random, rounding);
 }
 
 SmallVector<Value>
 ResidualStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
                             const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
-  Type f32 = builder.getF32Type();
   if (inputs.hasFloor)
     value = scaled::raiseToSmallest(b, value, getFormat());
   Value high = b.convert(value, getFormat());
-  Value wide = b.convert(high, f32);
-  Value part = divideByHalfUlp(b, b.sub(value, wide), wide, getFormat());
-  Value level = b.mul(part, b.real(f32, getLevels(getResidual())));
-  Value word = getRounding() == RoundingMode::nearest
-                   ? roundSigned(b, level)
-                   : roundSignedByBits(b, level, getLevels(getResidual()),
-                                       getRounding(), inputs.randomBits);
-  Value infinity = b.real(f32, std::numeric_limits<double>::infinity());
-  Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
-  word = b.select(isFinite, word, b.like(word, 0));
+  Value wide = b.convert(high, builder.getF32Type());
+  Value distance = measureDistance(b, value, wide, getFormat());
+  Value word = roundResidual(b, *this, distance, inputs.randomBits);
   return {b.canonicalBits(high), b.resize(word, getResidual())};
 }

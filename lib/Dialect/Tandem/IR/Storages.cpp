@@ -1,4 +1,4 @@
-//===- Storages.cpp - What each storage answers ---------------------------===//
+//===- Storages.cpp - Storages of the tandem dialect ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,18 +20,18 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Names of the trailing planes of an expansion.
+/// Returns the name of a trailing plane of an expansion.
 static std::string trailingSuffix(unsigned index) {
   return index == 1 ? ".lo" : ".lo" + std::to_string(index);
 }
 
-/// Whether values are components of a format rather than f32 numbers.
+/// Returns whether values are components of a format rather than f32 numbers.
 static bool isComponent(ComputeAttr compute) {
   return compute.getPolicy() == Policy::component;
 }
 
-/// x * s rounded to f32 and then to x's format: NUMERICS, "an operation with
-/// an f32 scalar".
+/// Returns x * s, rounded to f32 and then to x's format, which is how
+/// docs/Numerics.md defines operations with an f32 scalar.
 static Value scaleByScalar(SequenceBuilder &b, Value x, Value scalar) {
   Value wide = b.mul(b.convert(x, b.builder.getF32Type()), scalar);
   return b.convert(wide, getElementTypeOrSelf(x.getType()));
@@ -46,8 +46,7 @@ static SmallVector<Value> widenParts(OpBuilder &builder, Location loc,
   });
 }
 
-/// The f32 whose rounded copy is `visible`; the copy itself, widened, where it
-/// is another number.
+/// Returns `value`, or the visible copy, widened, if it is not `value` rounded.
 static Value adopt(SequenceBuilder &b, Value visible, Value value) {
   Type f32 = b.builder.getF32Type();
   Value shown = b.convert(visible, f32);
@@ -120,7 +119,7 @@ static Value roundBF16ByBits(SequenceBuilder &b, Value x, Value random) {
                   b.builder.getIntegerType(16));
 }
 
-/// The same for a format with fewer exponents than f32.
+/// Does the same for a format with fewer exponents than f32.
 static Value roundSmallByBits(SequenceBuilder &b, Value x, Value random,
                               Type element, RoundingMode rounding) {
   FloatFormat to = FloatFormat::get(element);
@@ -292,7 +291,7 @@ SmallVector<Plane> KahanStorageAttr::getPlanes() const {
   return {Plane{"", getFormat()}, Plane{".compensation", getFormat()}};
 }
 std::optional<unsigned> KahanStorageAttr::getVisiblePlane() const { return 0; }
-/// The compensation holds what is still to be added.
+/// The compensation holds the part that is still to be added.
 std::optional<PlaneSum> KahanStorageAttr::getPlaneSum() const {
   return PlaneSum{getFormat(), 2};
 }
@@ -332,7 +331,7 @@ Value KahanStorageAttr::accumulate(OpBuilder &builder, Location loc,
   return mcf::KahanOp::create(builder, loc, whole.getType(), whole, addend);
 }
 
-/// The value decays; what is still to be added does not.
+/// The value decays; the part that is still to be added does not.
 Value KahanStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
                               const UniformFactor &factor) const {
   Type type = mcf::getLeadingLike(whole.getType());
@@ -441,7 +440,7 @@ WorkingStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
   EncodeInputs own = inputs;
   own.persistent.erase(own.persistent.begin());
   SmallVector<Value> encoded = getCodes().encode(builder, loc, value, own);
-  // A plane that no step writes, such as a given scale, is as it was.
+  // A plane that no step writes, such as a given scale, keeps its value.
   SmallVector<Value> planes;
   for (auto [code, before, plane] :
        llvm::zip(encoded, own.persistent, getCodes().getPlanes())) {

@@ -18,7 +18,8 @@
 using namespace mlir;
 using namespace tandem;
 
-/// `tensor`, `row`, a number of elements, or the rows and columns of a block.
+/// Parses `tensor`, `row`, a number of elements, or the rows and columns of a
+/// block.
 static ParseResult parseGroup(AsmParser &parser, Group &group) {
   for (auto [keyword, known] :
        {std::pair("tensor", Group::tensor()), {"row", Group::row()}})

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the tandem dialect, its role and policy attributes and
-// its stored type.
+// This file implements the tandem dialect, its stored type, and queries of
+// roles and storages.
 //
 //===----------------------------------------------------------------------===//
 

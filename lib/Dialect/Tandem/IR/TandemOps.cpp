@@ -32,7 +32,7 @@ LogicalResult StrategyOp::verifyRegions() {
   return success();
 }
 
-/// Whether a rule applies to a role.
+/// Returns whether a rule applies to a role.
 static bool matches(AssignOp rule, RoleAttr role) {
   // One pass restores the tensors that the other saves.
   RoleKind kind =
@@ -114,7 +114,7 @@ KeepOutputsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 // Decode and encode
 //===----------------------------------------------------------------------===//
 
-/// (C1) of decode and encode.
+/// Verifies (C1) of decode and encode.
 static LogicalResult verifyLogical(Operation *op, StoredType stored,
                                    Type value) {
   if (stored.getLogical() == value)
@@ -134,7 +134,7 @@ LogicalResult EncodeOp::verify() {
 // Elements and planes
 //===----------------------------------------------------------------------===//
 
-/// (C1) of load and store.
+/// Verifies (C1) of load and store.
 static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
   Type element = getElementTypeOrSelf(value);
   auto kernel = op->getParentOfType<ProgramOpInterface>();
@@ -146,7 +146,7 @@ static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
          << value;
 }
 
-/// (C2) of store, (C3) of store_plane.
+/// Verifies (C2) of store and (C3) of store_plane.
 static LogicalResult verifyWritten(Operation *op, Value tensor) {
   auto kernel = op->getParentOfType<ProgramOpInterface>();
   auto argument = dyn_cast<BlockArgument>(tensor);
@@ -276,7 +276,7 @@ void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
         scope, per);
 }
 
-/// (C3) and (C4) of reduce, (C1) of partial.
+/// Verifies (C3) and (C4) of reduce and (C1) of partial.
 static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
                                    Granularity scope) {
   bool isSum = kind == ReduceKind::sum;
@@ -301,7 +301,7 @@ static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
                            << ", got " << value;
 }
 
-/// (C1) of reduce.
+/// Verifies (C1) of reduce.
 static LogicalResult verifyGroup(ReduceOp op) {
   int64_t group = op.getGroup();
   if (group < 2 || group > 256 || !llvm::isPowerOf2_64(group))

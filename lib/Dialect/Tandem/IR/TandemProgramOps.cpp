@@ -69,7 +69,7 @@ int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
   return isOfElements ? 1 : plane.group.columns;
 }
 
-/// Blocks: (C7) of a kernel.
+/// Verifies (C7) of a kernel: its blocks have one size.
 static LogicalResult verifyBlocks(ProgramOpInterface op) {
   int64_t size = op.getBlockSize();
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
@@ -82,7 +82,7 @@ static LogicalResult verifyBlocks(ProgramOpInterface op) {
   return success();
 }
 
-/// Whether an operation names an axis that only matrices have.
+/// Returns whether an operation names an axis that only matrices have.
 static bool hasAxis(Operation &op) {
   return llvm::TypeSwitch<Operation *, bool>(&op)
       .Case([](ReduceOp reduce) {
@@ -96,7 +96,7 @@ static bool hasAxis(Operation &op) {
       .Default(false);
 }
 
-/// Rows and columns: (C6) of a kernel.
+/// Verifies (C6) of a kernel: rows and columns belong to matrices.
 static LogicalResult verifyMatrix(ProgramOpInterface op) {
   for (Operation &inner : op.getBodyBlock()) {
     if (hasAxis(inner) && !op.isMatrix())
@@ -109,7 +109,7 @@ static LogicalResult verifyMatrix(ProgramOpInterface op) {
   return success();
 }
 
-/// Reads before writes: (C9) of a kernel.
+/// Verifies (C9) of a kernel: reads come before writes.
 static LogicalResult verifyOrder(ProgramOpInterface op) {
   llvm::DenseSet<Value> written, wholly;
   llvm::DenseSet<std::pair<Value, int64_t>> planes;
@@ -136,7 +136,7 @@ static LogicalResult verifyOrder(ProgramOpInterface op) {
   return success();
 }
 
-/// The storage of one tensor: (C4), (C6) and (C8) of a kernel.
+/// Verifies (C4), (C6) and (C8) of a kernel for the storage of one tensor.
 static LogicalResult verifyStorage(ProgramOpInterface op, RoleAttr role,
                                    StorageAttrInterface storage) {
   ComputeAttr compute = op.getCompute();
@@ -161,7 +161,7 @@ static LogicalResult verifyStorage(ProgramOpInterface op, RoleAttr role,
   return success();
 }
 
-/// (C1), first half: one stored body argument per tensor role.
+/// Verifies the first half of (C1): one stored body argument per tensor role.
 static LogicalResult verifyTensors(ProgramOpInterface op) {
   Block &body = op.getBodyBlock();
   if (body.getNumArguments() < op.getNumTensors())
@@ -183,7 +183,7 @@ static LogicalResult verifyTensors(ProgramOpInterface op) {
   return success();
 }
 
-/// Metrics: (C5) of a kernel.
+/// Verifies (C5) of a kernel: the indices of metrics.
 static LogicalResult verifyMetrics(ProgramOpInterface op) {
   llvm::SmallDenseSet<uint64_t> metrics;
   for (auto metric : op.getBodyBlock().getOps<MetricOp>()) {
@@ -212,12 +212,12 @@ static LogicalResult verifyBody(ProgramOpInterface op) {
 // Prologues
 //===----------------------------------------------------------------------===//
 
-/// Whether `type` fits a 32-bit slot of the scalar row.
+/// Returns whether `type` fits a 32-bit slot of the scalar row.
 static bool isUniformType(Type type) {
   return mcf::isComponentFormat(type) || type.isSignlessInteger(32);
 }
 
-/// (C2): one prologue argument of the right type per scalar role.
+/// Verifies (C2): one prologue argument of the right type per scalar role.
 static LogicalResult verifyScalars(Operation *op, ArrayAttr roles,
                                    Block &prologue) {
   if (prologue.getNumArguments() != roles.size())
@@ -239,7 +239,7 @@ static LogicalResult verifyScalars(Operation *op, ArrayAttr roles,
   return success();
 }
 
-/// (C2) and (C3).
+/// Verifies (C2) and (C3).
 static LogicalResult verifyPrologue(Operation *op, ArrayAttr roles,
                                     Block &prologue) {
   if (prologue.empty() || !isa<YieldOp>(prologue.back()))
@@ -254,7 +254,7 @@ static LogicalResult verifyPrologue(Operation *op, ArrayAttr roles,
   return success();
 }
 
-/// (C1), second half: the arguments after the tensors.
+/// Verifies the second half of (C1): the arguments after the tensors.
 static LogicalResult verifyUniforms(ProgramOpInterface op) {
   if (llvm::equal(ValueRange(op.getUniforms()).getTypes(),
                   op.getPrologueBlock().back().getOperandTypes()))
@@ -298,7 +298,7 @@ std::string LaunchOp::getFunctionName() {
   return name + "_phase" + std::to_string(number);
 }
 
-/// (C3)
+/// Verifies (C3).
 static LogicalResult verifyIndices(LaunchOp op) {
   auto verifyIndex = [&](Operation *inner, uint64_t index) -> LogicalResult {
     if (index < op.getReductions())
@@ -329,7 +329,7 @@ static StringRef describe(LaunchRole role) {
   llvm_unreachable("every role is listed");
 }
 
-/// Whether a launch of a role may run once for each of something.
+/// Returns whether a launch of a role may run once for each of these units.
 static bool canRunPer(LaunchRole role, Granularity per) {
   switch (role) {
   case LaunchRole::main:
@@ -342,7 +342,7 @@ static bool canRunPer(LaunchRole role, Granularity per) {
   llvm_unreachable("every role is listed");
 }
 
-/// (C4)
+/// Verifies (C4).
 static LogicalResult verifyPer(LaunchOp op) {
   if (!canRunPer(op.getRole(), op.getPer()))
     return op.emitOpError(describe(op.getRole()))
@@ -356,7 +356,7 @@ static LogicalResult verifyPer(LaunchOp op) {
   return success();
 }
 
-/// (C5)
+/// Verifies (C5).
 static LogicalResult verifyFusion(LaunchOp op) {
   if (!op.getFusedWithPrevious())
     return success();
@@ -387,7 +387,7 @@ static unsigned getPosition(LaunchRole role) {
   return role == LaunchRole::reduction ? 0 : role == LaunchRole::main ? 1 : 2;
 }
 
-/// (C1)
+/// Verifies (C1).
 static LogicalResult verifyLaunches(StepOp op) {
   unsigned last = 0, mains = 0;
   for (Operation &inner : op.getLaunches().front()) {
@@ -408,7 +408,7 @@ static LogicalResult verifyLaunches(StepOp op) {
   return op.emitOpError("has ") << mains << " main launches; a step has one";
 }
 
-/// (C4)
+/// Verifies (C4).
 static LogicalResult verifyReductions(StepOp op) {
   if (op.getReductions() > KernelOp::maxSums)
     return op.emitOpError("has reductions(")

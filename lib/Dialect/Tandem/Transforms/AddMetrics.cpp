@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the pass that measures how much of each intended update
-// a kernel's stores take up.
+// reaches the values that a kernel stores.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,8 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// f32(factor - 1) as a uniform value, the difference taken in f64.
+/// Returns f32(factor - 1) as a uniform value, with the difference taken in
+/// f64.
 static Value getFactorMinusOne(KernelOp kernel, Value factor) {
   OpBuilder builder(kernel.getPrologueBlock().getTerminator());
   SequenceBuilder b(builder, kernel.getLoc());
@@ -33,7 +34,8 @@ static Value getFactorMinusOne(KernelOp kernel, Value factor) {
 }
 
 namespace {
-/// Sums what a param's named updates intend, from the store back to the load.
+/// Sums the intended changes of a param's named updates, from the store back to
+/// the load.
 class IntendedUpdate {
 public:
   explicit IntendedUpdate(StoreOp store)
@@ -42,7 +44,7 @@ public:
     builder.setInsertionPointAfter(store);
   }
 
-  /// The sum, or null after a diagnostic.
+  /// Builds the sum, or returns null after a diagnostic.
   Value build() {
     SmallVector<Operation *> steps;
     Value value = store.getValue();

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that proves what error-free transforms need,
-// shortens those that have it, and reports.
+// This file implements the pass that proves the preconditions of error-free
+// transforms, shortens those for which they hold, and reports.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,8 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// A TwoSum holds the three operations of a Fast2Sum; they are part of it.
+/// Returns whether a Fast2Sum is part of a TwoSum, which contains its
+/// operations.
 static bool isPartOfTwoSum(const Transform &transform) {
   if (transform.kind != TransformKind::fast_two_sum)
     return false;
@@ -44,7 +45,7 @@ static SmallVector<Transform> findTransforms(Operation *top) {
   return transforms;
 }
 
-/// The mcf operation that an operation was made for, as a prefix.
+/// Returns the mcf operation that an operation was created for, as a prefix.
 static std::string describeOrigin(Operation *op) {
   auto name = dyn_cast<NameLoc>(op->getLoc());
   if (!name || !name.getName().getValue().starts_with("mcf."))
@@ -129,10 +130,10 @@ private:
       ++numGuarded;
   }
 
-  /// y = (a - x) + b.
+  /// Rewrites the error of a TwoSum as y = (a - x) + b.
   void shorten(Operation *error) {
     ++numShortened;
-    // Matched again: an operand may be an error that has been shortened.
+    // Match again: an operand may be an error that has been shortened.
     Transform transform = *matchTransform(error);
     Operation *rest = error->getOperand(0).getDefiningOp();
     Operation *unused[] = {rest, rest->getOperand(1).getDefiningOp(),

@@ -28,7 +28,7 @@ using namespace tandem;
 // The f32 policy
 //===----------------------------------------------------------------------===//
 
-/// The named updates become the sums and products they name.
+/// Replaces the named updates by the sums and products that they name.
 static void applyF32Policy(KernelOp kernel) {
   kernel.getBodyBlock().walk([&](Operation *op) {
     OpBuilder builder(op);
@@ -80,11 +80,12 @@ private:
     return value.getType().isF32() &&
            (isa<BlockArgument>(value) || scalars.contains(value));
   }
-  /// The component that is read where an expansion is not read whole.
+  /// Returns the component that is read where an expansion is not read whole.
   Value leading(Value value, Location loc);
-  /// A new value as a component: uniforms are rounded, expansions led.
+  /// Returns a new value as a component. Uniforms are rounded, and an expansion
+  /// gives its leading component.
   Value component(Value value, Location loc);
-  /// A uniform factor split in components from f64, in the prologue.
+  /// Splits a uniform factor into components from f64, in the prologue.
   Value split(BlockArgument factor, unsigned length);
 
   KernelOp kernel;
@@ -136,8 +137,9 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
   return convertArithmetic(op);
 }
 
-/// Reductions add up in f32, and what is the same for all elements stays f32,
-/// as hyperparameters do. Returns whether this is such an operation.
+/// Converts reductions, which add up in f32, and operations on values that are
+/// the same for all elements, which stay f32 as hyperparameters do. Returns
+/// whether this is such an operation.
 bool ComponentPolicy::convertScalar(Operation *op) {
   bool isSource = isa<ReduceOp, SizeOp>(op);
   bool isScalar = isSource || llvm::all_of(op->getOperands(), [&](Value value) {
@@ -232,8 +234,9 @@ Value ComponentPolicy::accumulate(StorageAttrInterface owner, Value whole,
   return owner.accumulate(builder, loc, whole, component(addend, loc));
 }
 
-/// Computes in f32 where an operand is an f32 scalar, and then rounds; else in
-/// the component format, whose arithmetic rounds once by definition.
+/// Computes in f32 and then rounds if an operand is an f32 scalar. Otherwise it
+/// computes in the component format, whose arithmetic rounds once by
+/// definition.
 LogicalResult ComponentPolicy::convertArithmetic(Operation *op) {
   bool hasUniform = false;
   SmallVector<Value> operands;
@@ -272,8 +275,8 @@ Value ComponentPolicy::component(Value value, Location loc) {
   return SequenceBuilder(builder, loc).convert(leading(value, loc), format);
 }
 
-/// b = fl(beta), db = fl(beta - b), ..., one rounding each from f64, where the
-/// differences are exact.
+/// The components are b = fl(beta), db = fl(beta - b), ..., each rounded once
+/// from f64, where the differences are exact.
 Value ComponentPolicy::split(BlockArgument factor, unsigned length) {
   Value &known = splits[{factor, length}];
   if (known)
@@ -296,8 +299,8 @@ Value ComponentPolicy::split(BlockArgument factor, unsigned length) {
                                      components);
 }
 
-/// Whether an operation works on planes or components, as the result of the
-/// component policy does.
+/// Returns whether an operation works on planes or components, as the result of
+/// the component policy does.
 static bool isComponentwise(Operation &op) {
   auto isComponent = [](Type type) {
     Type element = getElementTypeOrSelf(type);
@@ -309,7 +312,8 @@ static bool isComponentwise(Operation &op) {
          llvm::any_of(op.getResultTypes(), isComponent);
 }
 
-/// A kernel that was written with planes or components is left as it is.
+/// Returns whether a kernel was written with planes or components, which the
+/// pass leaves unchanged. Named updates in such a kernel are an error.
 static FailureOr<bool> hasComponents(KernelOp kernel) {
   Block &body = kernel.getBodyBlock();
   if (llvm::none_of(body, isComponentwise))

@@ -27,7 +27,8 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Planes with an entry for each element; scales have one for each group.
+/// Counts the planes with an entry for each element. Scales have one for each
+/// group.
 static unsigned countElementPlanes(StorageAttrInterface storage) {
   return llvm::count_if(storage.getPlanes(), [](const Plane &plane) {
     return plane.group == Group();
@@ -55,7 +56,7 @@ static InFlightDiagnostic emitStoreError(func::FuncOp function,
          << Twine(as) << Named{TDM_MESSAGE_STORAGE, text};
 }
 
-/// The storage a strategy gives a role, or a diagnostic.
+/// Returns the storage that a strategy gives a role, or emits an error.
 static FailureOr<StorageAttrInterface>
 findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
   StorageAttrInterface storage = strategy.getStorage(role);
@@ -120,8 +121,8 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
   return count;
 }
 
-/// Whether a tensor has all that another one would: a transposed copy may be
-/// more.
+/// Returns whether a tensor has all that another one would have. It may also
+/// have a transposed copy.
 static bool isStoredAs(Type holder, Type wanted) {
   auto stored = cast<StoredType>(holder);
   return holder == wanted ||
@@ -129,8 +130,8 @@ static bool isStoredAs(Type holder, Type wanted) {
                          withoutTranspose(stored.getStorage())) == wanted;
 }
 
-/// The input or output that holds what a saved tensor would, stored alike; or
-/// null.
+/// Returns the input or output that holds what a saved tensor would, in the
+/// same storage, or null.
 static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
                                 Value value) {
   auto isAlike = [&](BlockArgument other, RoleKind kind) {
@@ -168,7 +169,7 @@ static bool hasArgument(func::FuncOp function, StringAttr name) {
   });
 }
 
-/// The backward passes of a function.
+/// Returns the backward passes of a function.
 static SmallVector<func::FuncOp> getBackward(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   return llvm::filter_to_vector(
@@ -179,7 +180,7 @@ static SmallVector<func::FuncOp> getBackward(func::FuncOp function) {
       });
 }
 
-/// Gives what a backward pass restores another name.
+/// Renames a tensor that a backward pass restores.
 static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
   for (BlockArgument argument : function.getArguments()) {
     RoleAttr role = getRole(argument);
@@ -192,9 +193,8 @@ static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
   }
 }
 
-/// Does not write a saved tensor again that an input or output holds already:
-/// the backward pass restores it from there. Returns the number of such
-/// tensors.
+/// Drops the saved tensors that an input or output already holds, from which
+/// the backward pass then restores them. Returns the number of such tensors.
 static unsigned shareTensors(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   SmallVector<func::FuncOp> backward = getBackward(function);
@@ -231,7 +231,7 @@ static unsigned shareTensors(func::FuncOp function) {
   return kept.size();
 }
 
-/// Refuses two planes of one name, by which arrays are passed.
+/// Refuses two planes of the same name, since arrays are passed by name.
 static LogicalResult checkPlaneNames(func::FuncOp function) {
   llvm::StringMap<RoleAttr> owners;
   for (BlockArgument argument : function.getArguments()) {
@@ -287,7 +287,7 @@ struct ApplyStrategyPass
       dropTransposes(function);
       storeResults(function);
     }
-    // A strategy has done its work; kernels carry what it decided.
+    // The strategies are not needed any more: kernels contain their decisions.
     for (auto used :
          llvm::make_early_inc_range(getOperation().getOps<StrategyOp>()))
       used.erase();

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements scalar operations on the values of all bytes: integers
-// by their bits, floats by the host's f32 arithmetic, which is the kernel's.
+// This file implements scalar operations on the values of all bytes: on
+// integers by their bits, on floats by the host's f32 arithmetic, which equals
+// the kernel's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,7 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// The bits of operands, in those of a result.
+/// The bits of operands, and the function that gives the bits of a result.
 using Bits = const uint32_t *;
 using Function = std::function<uint32_t(Bits)>;
 } // namespace
@@ -42,12 +43,12 @@ static unsigned getWidth(Value value) {
   return value.getType().getIntOrFloatBitWidth();
 }
 
-/// A sign-extended integer.
+/// Sign-extends an integer.
 static int32_t toSigned(uint32_t bits, unsigned width) {
   return llvm::SignExtend32(bits, width);
 }
 
-/// The f32 of a float's bits.
+/// Returns the bits of the f32 that a float's bits stand for.
 static uint32_t decodeFloat(uint32_t bits, FloatFormat format) {
   uint32_t magnitude = bits & format.magnitudeMask();
   uint32_t sign = bits & format.signMask() ? 0x80000000 : 0;
@@ -142,7 +143,7 @@ static Function getFloatFunction(Operation *op) {
       .Default(Function());
 }
 
-/// Comparisons and conversions of integers, by their widths.
+/// Returns the function of a comparison or conversion, by the operands' width.
 static Function getMixedFunction(Operation *op) {
   unsigned width = op->getNumOperands() ? getWidth(op->getOperand(0)) : 32;
   return llvm::TypeSwitch<Operation *, Function>(op)
@@ -207,7 +208,7 @@ static Function getFunction(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 bool tandem::canEvaluate(Operation *op) {
-  // An f16 is only ever made of its bits and widened.
+  // An f16 is only created from its bits and widened.
   bool hasHalf = isa<arith::BitcastOp, arith::ExtFOp>(op);
   auto isNarrow = [&](Type type) {
     auto integer = dyn_cast<IntegerType>(type);

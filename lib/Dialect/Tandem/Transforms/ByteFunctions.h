@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-/// The bits of a scalar for each value of the bytes that it depends on, the
-/// column counting fastest.
+/// The bits of a scalar for each value of the bytes that it depends on. The
+/// column is the fastest index.
 struct ByteFunction {
   bool hasRow = false, hasColumn = false;
   std::vector<uint32_t> values;
@@ -32,15 +32,15 @@ struct ByteFunction {
   }
 };
 
-/// Whether an operation is one on scalars of at most 32 bits that `evaluate`
-/// knows.
+/// Returns whether `evaluate` knows an operation, which must be on scalars of
+/// at most 32 bits.
 bool canEvaluate(Operation *op);
 
-/// An operation's result, from its operands.
+/// Evaluates an operation for all values of its operands.
 ByteFunction evaluate(Operation *op, ArrayRef<const ByteFunction *> operands);
 
-/// While it lives floats are computed as the runtime computes them, whatever
-/// the host's thread is set to.
+/// Sets the floating-point environment that the runtime uses for as long as it
+/// lives, whatever the host's thread has set.
 class DefaultFloatEnvironment {
 public:
   DefaultFloatEnvironment();

@@ -1,4 +1,4 @@
-//===- CheckGradients.cpp - Report gradients not finite -------------------===//
+//===- CheckGradients.cpp - Report non-finite gradients -------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -30,8 +30,8 @@ static bool isGradient(KernelOp kernel, Value tensor) {
   return kernel.getTensorRole(index).getKind() == RoleKind::grad;
 }
 
-/// The format of a gradient's elements, or null: other tensors, scales, and
-/// codes that are not floats are not checked.
+/// Returns the format of a gradient's elements, or null for tensors that are
+/// not checked: others, scales, and codes that are not floats.
 static Type getCheckedFormat(KernelOp kernel, LoadPlaneOp op) {
   Plane plane =
       op.getTensor().getType().getStorage().getPlanes()[op.getPlane()];
@@ -40,7 +40,7 @@ static Type getCheckedFormat(KernelOp kernel, LoadPlaneOp op) {
   return isChecked ? plane.elementType : Type();
 }
 
-/// The bits of a load; one that gives floats becomes one of bits.
+/// Returns the bits of a load. A load of floats becomes one of bits.
 static Value loadBits(LoadPlaneOp op) {
   if (!isa<FloatType>(op.getType()))
     return op.getResult();

@@ -1,4 +1,4 @@
-//===- ConnectSaves.cpp - Give what is saved its arguments ----------------===//
+//===- ConnectSaves.cpp - Add arguments for saved tensors -----------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that makes destinations of what a forward pass
-// saves, and arguments of what its backward pass restores.
+// This file implements the pass that turns the values that a forward pass saves
+// into destinations, and those that its backward pass restores into arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,10 +44,10 @@ public:
   LogicalResult add(SaveOp op);
   /// Saves an output for the linear layers that take it.
   void addOutput(RoleAttr role, Value value);
-  /// The tensor that is saved under a name, or null.
+  /// Returns the tensor that is saved under a name, or null.
   Saved *find(StringAttr name);
   MutableArrayRef<Saved> get() { return tensors; }
-  /// "'x', 'gate'".
+  /// Lists the names of the tensors: "'x', 'gate'".
   std::string listNames() const;
 
 private:
@@ -117,7 +117,8 @@ std::string SavedTensors::listNames() const {
                           ", ");
 }
 
-/// The name of a saved tensor, which often is that of an input.
+/// Returns the name of a saved tensor, with a suffix if an argument has it
+/// already.
 static StringAttr makeName(func::FuncOp function, StringAttr name) {
   bool isTaken =
       llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
@@ -159,7 +160,7 @@ struct ConnectSavesPass
       op.erase();
   }
 
-  /// Makes destinations of what a function saves.
+  /// Turns the values that a function saves into destinations.
   LogicalResult save(func::FuncOp function) {
     SavedTensors &tensors = saved[function.getSymNameAttr()];
     SmallVector<SaveOp> ops(function.getBody().front().getOps<SaveOp>());

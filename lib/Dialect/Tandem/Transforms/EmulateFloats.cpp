@@ -27,23 +27,24 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Whether an fma is the residual of a product: an f32 fma then gives it
-/// exactly, or, where the product underflows f32, a number that rounds to the
+/// Returns whether an fma is the residual of a product. An f32 fma then gives
+/// it exactly, or, if the product underflows f32, a number that rounds to the
 /// same signed zero.
 static bool isProductResidual(math::FmaOp op) {
   return matchTransform(op).has_value();
 }
 
-/// Whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum. Its f32
-/// value is a number of the small format, whichever of a and b is larger: for
-/// |a| >= |b| it is the sum's error; else z lies within a factor of two of b,
-/// and such a difference is exact. Where s or z overflows, e is not a number.
+/// Returns whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum.
+/// Its f32 value is a number of the small format, whichever of a and b is
+/// larger: for |a| >= |b| it is the sum's error; otherwise z lies within a
+/// factor of two of b, and such a difference is exact. If s or z overflows, e
+/// is not a number.
 static bool isSumError(Operation *op) {
   return isa<arith::SubFOp>(op) && matchTransform(op);
 }
 
-/// Operations whose f32 results are proved to be numbers of their format,
-/// unless they are not finite: there rounding changes nothing either.
+/// Returns the operations whose f32 results are proved to be numbers of their
+/// format, unless they are not finite; rounding does not change these either.
 static llvm::DenseSet<Operation *> findExactOperations(StepOp step) {
   SmallVector<Transform> transforms;
   step.walk([&](Operation *op) {
@@ -100,8 +101,8 @@ public:
     return success();
   }
 
-  /// Whether a rounding takes for granted that a NaN among the f32 arguments
-  /// has zeros in the bits that bf16 drops.
+  /// Returns whether a rounding relies on the f32 arguments: that a NaN among
+  /// them has zeros in the bits that bf16 drops.
   bool needsCleanArguments() const { return reliesOnArguments; }
 
 private:
@@ -118,7 +119,7 @@ private:
            llvm::any_of(op->getResultTypes(),
                         [&](Type type) { return isEmulated(type); });
   }
-  /// Whether `emulate` knows what becomes of an operation.
+  /// Returns whether `emulate` can lower an operation.
   static bool hasLanes(Operation *op) {
     if (isa<LoadPlaneOp, StorePlaneOp, YieldOp>(op))
       return true;
@@ -126,7 +127,8 @@ private:
            op->getNumResults() == 1;
   }
   Value lane(Value value) { return mapping.lookupOrDefault(value); }
-  /// The type a value had before its block's arguments became lanes.
+  /// Returns the type that a value had before its block's arguments became
+  /// lanes.
   Type formatOf(Value value) const {
     Type format = formatsOfArguments.lookup(value);
     return format ? format : value.getType();
@@ -139,14 +141,14 @@ private:
   Value build(SequenceBuilder &b, Operation *op);
   Value buildTruncation(SequenceBuilder &b, arith::TruncFOp op);
   Value buildFma(SequenceBuilder &b, math::FmaOp op);
-  /// The same operation on lanes; its result's element type follows.
+  /// Builds the same operation on lanes. Its result's element type follows.
   Value buildOnLanes(SequenceBuilder &b, Operation *op);
   Value round(SequenceBuilder &b, Value lanes, Type format, bool cleanNaN);
   Value decode(SequenceBuilder &b, Value code, Type format);
   Value encode(SequenceBuilder &b, Value lanes, Type format);
 
-  /// Whether the target converts the format from f32 and to it; a NaN then
-  /// keeps its payload.
+  /// Returns whether the target converts the format from f32 and to it. A NaN
+  /// then keeps its payload.
   bool isConverted(Type format) const {
     return halfConversions && format.isF16();
   }
@@ -166,8 +168,8 @@ private:
 };
 } // namespace
 
-/// Whether targets differ in how they convert a format: conversions then are
-/// operations that are lowered later.
+/// Returns whether targets differ in how they convert a format. Conversions are
+/// then operations that are lowered later.
 static bool hasConversions(Type format) {
   return format.getIntOrFloatBitWidth() == 8;
 }
@@ -236,8 +238,8 @@ void Emulator::emulate(Operation *op) {
 }
 
 /// Finds the values whose NaNs have zeros in the bits that bf16 drops: those in
-/// lanes, arguments of f32, and what arithmetic makes of them, which hands NaNs
-/// on.
+/// lanes, arguments of f32, and the results of arithmetic on them, which
+/// propagates NaNs.
 void Emulator::findCleanNaNs(Block &block) {
   for (BlockArgument argument : block.getArguments())
     if (Type type = argument.getType();
@@ -298,7 +300,7 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
   return isExact(op) ? result : round(b, result, type, /*cleanNaN=*/true);
 }
 
-/// Whether lanes hold an operation's result without a rounding.
+/// Returns whether lanes hold an operation's result without a rounding.
 bool Emulator::isExact(Operation *op) {
   if (!isEmulated(op->getResult(0).getType()))
     return true;
@@ -319,7 +321,7 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
     return round(b, roundToOddF32(b, source), type, /*cleanNaN=*/false);
   if (isEmulated(formatOf(source)))
     return round(b, lane(source), type, !isConverted(formatOf(source)));
-  // A small format that the target has, or f32.
+  // The source is f32 or a small format that the target has.
   bool isClean = !source.getType().isF32() || cleanNaNs.contains(source);
   reliesOnArguments |= isClean && type.isBF16();
   return round(b, b.convert(source, b.builder.getF32Type()), type, isClean);
@@ -343,8 +345,8 @@ Value Emulator::buildOnLanes(SequenceBuilder &b, Operation *op) {
   return b.builder.create(state)->getResult(0);
 }
 
-/// Replaces the NaNs of f32 uniform values by one without a payload, which a
-/// hyperparameter or a literal may have.
+/// Replaces the NaNs of f32 uniform values by one without a payload. The NaN of
+/// a hyperparameter or a literal may have one.
 static void dropPayloads(StepOp step, ArrayRef<unsigned> uniforms) {
   auto yield = cast<YieldOp>(step.getPrologueBlock().getTerminator());
   OpBuilder builder(yield);

@@ -51,8 +51,8 @@ public:
         mapping.map(Value(argument), Value(prologue.getArgument(next++)));
   }
 
-  /// The prologue's f64 or i64 value of a uniform graph value, or null after a
-  /// diagnostic.
+  /// Returns the prologue's f64 or i64 value of a uniform graph value, or null
+  /// after a diagnostic.
   Value get(Value value) {
     value = resolve(value);
     if (Value known = mapping.lookupOrNull(value))
@@ -99,7 +99,7 @@ private:
       if (!operands.back())
         return {};
     }
-    // Attributes are not copied: a fastmath flag may not cross.
+    // Attributes are not copied: a fastmath flag must not get into the kernel.
     return builder
         .create(op->getLoc(), op->getName().getIdentifier(), operands,
                 {widen(op->getResult(0).getType())})
@@ -148,14 +148,15 @@ private:
   std::optional<Granularity> getGranularityOfSize(tensor::DimOp dim);
   /// Notes the granularity that an operation's tensors agree on.
   LogicalResult joinGranularities(Operation *op);
-  /// Whether an operand is indexed as its rows and columns are.
+  /// Returns whether an operand is indexed by its own rows and columns.
   bool isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand);
   LogicalResult fuseSize(arith::IndexCastOp op);
   LogicalResult fuseElementwise(Operation *op);
   LogicalResult storeResults(Operation *terminator);
-  /// The scalar value of a graph value in the body, or null after a diagnostic.
+  /// Returns the scalar value of a graph value in the body, or null after a
+  /// diagnostic.
   Value lookup(Value value, Operation *user);
-  /// The body argument of a uniform value, rounded to f32.
+  /// Returns the body argument of a uniform value, rounded to f32.
   Value getUniform(Value value);
 
   func::FuncOp function;
@@ -221,8 +222,8 @@ KernelOp KernelFormer::createKernel() {
   return op;
 }
 
-/// A decay and the sum that follows it in another linalg body are one ema, as
-/// they are within one body; other readers see the plain product.
+/// Merges a decay and the sum that follows it in another linalg body into one
+/// ema, as within one body. Other readers see the plain product.
 static void mergeDecays(Block &body) {
   for (auto sum : llvm::make_early_inc_range(body.getOps<AccumulateOp>())) {
     auto decay = sum.getState().getDefiningOp<DecayOp>();
@@ -296,7 +297,7 @@ Value KernelFormer::lookup(Value value, Operation *user) {
   return {};
 }
 
-/// The zero from which a reduction starts.
+/// Returns whether an operation fills the start values of reductions only.
 static bool isFillOfReduction(Operation *op) {
   return isa<linalg::FillOp>(op) &&
          llvm::all_of(op->getUses(), [](OpOperand &use) {
@@ -401,7 +402,7 @@ LogicalResult KernelFormer::joinGranularities(Operation *op) {
   return success();
 }
 
-/// The extent of a tensor with one dimension, or of a matrix.
+/// Fuses the extent of a tensor with one dimension, or of a matrix.
 LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
   auto dim = op.getIn().getDefiningOp<tensor::DimOp>();
   auto type = cast<RankedTensorType>(dim.getSource().getType());
@@ -425,7 +426,7 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
 static std::optional<ReduceKind> getKind(linalg::ReduceOp op) {
   Block &block = op.getCombiner().front();
   Operation &combiner = block.front();
-  // It joins an element and what others have made.
+  // The combiner joins an element and the value accumulated so far.
   bool isJoin =
       llvm::hasNItems(block, 2) && combiner.getNumOperands() == 2 &&
       combiner.getNumResults() == 1 && block.getNumArguments() == 2 &&
@@ -441,7 +442,7 @@ static std::optional<ReduceKind> getKind(linalg::ReduceOp op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
-/// The constant that a reduction starts from.
+/// Returns the constant that a reduction starts from, if it is one.
 static std::optional<APFloat> getStart(Value initial) {
   auto fill = initial.getDefiningOp<linalg::FillOp>();
   Value value = fill ? fill.getInputs()[0] : resolve(initial);
@@ -454,7 +455,7 @@ static std::optional<APFloat> getStart(Value initial) {
   return std::nullopt;
 }
 
-/// Whether it starts from what changes nothing.
+/// Returns whether a reduction starts from its identity.
 static bool startsFromIdentity(linalg::ReduceOp op, ReduceKind kind) {
   std::optional<APFloat> start = getStart(op.getInits()[0]);
   if (!start)
@@ -465,8 +466,9 @@ static bool startsFromIdentity(linalg::ReduceOp op, ReduceKind kind) {
          start->isNegative() == (kind == ReduceKind::max);
 }
 
-/// The scope of a reduction: a row or a column where it leaves the other
-/// dimension, else what the graph names, a tensor's elements by default.
+/// Returns the scope of a reduction: a row or a column if it leaves the other
+/// dimension, otherwise the one that the graph names, by default a tensor's
+/// elements.
 static FailureOr<Granularity> getScope(linalg::ReduceOp op) {
   Attribute attr = op->getDiscardableAttr(TandemDialect::getScopeAttrName());
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
@@ -481,8 +483,8 @@ static FailureOr<Granularity> getScope(linalg::ReduceOp op) {
               : Granularity::tensor;
 }
 
-/// A sum, maximum or minimum over all elements of a tensor or of all tensors,
-/// or along the rows or columns of a matrix.
+/// Fuses a sum, maximum or minimum over all elements of a tensor or of all
+/// tensors, or along the rows or columns of a matrix.
 LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
   std::optional<ReduceKind> kind = getKind(op);
@@ -565,8 +567,8 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   return success();
 }
 
-/// Whether the specification defines an operation: it covers f32, truth values
-/// and the sizes of tensors.
+/// Returns whether the specification defines an operation. It covers f32, truth
+/// values and the sizes of tensors.
 static bool isSpecified(Operation *op) {
   bool isKnown =
       isa<AccumulateOp, EmaOp, DecayOp, arith::AddFOp, arith::SubFOp,
@@ -586,7 +588,8 @@ static bool isSpecified(Operation *op) {
          llvm::all_of(op->getResultTypes(), isType);
 }
 
-/// Processors give their NaNs different signs; the specification gives it none.
+/// Replaces a NaN, of which only the sign would matter, by zero: processors
+/// give their NaNs different signs, and the specification gives NaN none.
 static Value dropSignOfNaN(OpBuilder &builder, Location loc, Value sign) {
   Value isNaN = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNO,
                                       sign, sign);
@@ -624,8 +627,8 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
     state.operands[1] = dropSignOfNaN(body, op->getLoc(), state.operands[1]);
   for (Type type : op->getResultTypes())
     state.addTypes(getElementTypeOrSelf(type));
-  // The others of these operations are flags, fastmath and overflow, which let
-  // results differ.
+  // The other attributes of these operations are flags, fastmath and overflow,
+  // which let results differ.
   if (Attribute predicate = op->getAttr("predicate"))
     state.addAttribute("predicate", predicate);
   Operation *scalar = body.create(state);

@@ -1,4 +1,4 @@
-//===- Graph.cpp - Questions about a graph --------------------------------===//
+//===- Graph.cpp - Queries about a graph ----------------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -32,7 +32,7 @@ void tandem::keepKernel(ModuleOp module, StringRef name) {
       kernel.erase();
 }
 
-/// Looks for the graph of a name.
+/// Finds the graph of a name, or returns an error.
 static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
                                          StringRef name) {
   std::string known;
@@ -98,7 +98,7 @@ SmallVector<BlockArgument> tandem::getUpdatedArguments(func::FuncOp function) {
       }));
 }
 
-/// The rank of a tensor, as it is or stored; -1 of a scalar.
+/// Returns the rank of a tensor, stored or not, or -1 for a scalar.
 static int64_t getRank(BlockArgument argument) {
   Type type = argument.getType();
   if (auto stored = dyn_cast<StoredType>(type))
@@ -107,7 +107,7 @@ static int64_t getRank(BlockArgument argument) {
   return tensor ? tensor.getRank() : -1;
 }
 
-/// Every argument has a role, and names do not repeat.
+/// Verifies that every argument has a role, and that names do not repeat.
 static LogicalResult verifyRoles(func::FuncOp function) {
   llvm::StringSet<> names;
   unsigned counts[getMaxEnumValForRoleKind() + 1] = {};
@@ -143,8 +143,8 @@ static LogicalResult verifyRoles(func::FuncOp function) {
   return success();
 }
 
-/// An entry for each row or column, or one for each element of a layer's
-/// matrix: groups begin anew with each of its rows.
+/// Returns whether a tensor has an entry for each row or column, or is a
+/// layer's matrix, in each of whose rows groups begin anew.
 static bool hasRows(BlockArgument argument) {
   RoleAttr role = getRole(argument);
   if (!role)
@@ -166,7 +166,7 @@ bool tandem::isMatrixGraph(func::FuncOp function) {
              .wasInterrupted();
 }
 
-/// Nothing reads what a destination held.
+/// Verifies that nothing reads the old value of a destination.
 static LogicalResult verifyDestination(func::FuncOp function,
                                        BlockArgument argument, Value value) {
   for (OpOperand &use : value.getUses()) {
@@ -196,8 +196,8 @@ static LogicalResult verifyDestinations(func::FuncOp function) {
   return success();
 }
 
-/// In a graph of matrices a tensor has two dimensions, or one per row or
-/// column.
+/// Verifies that each tensor in a graph of matrices has two dimensions, or one
+/// per row or column.
 static LogicalResult verifyMatrices(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     RoleAttr role = getRole(argument);
@@ -210,7 +210,7 @@ static LogicalResult verifyMatrices(func::FuncOp function) {
   return success();
 }
 
-/// Kernels are called as their graphs, in the code of every target.
+/// Verifies a graph's name, which its kernel has in the code of every target.
 static LogicalResult verifyName(func::FuncOp function) {
   auto isPlain = [](char c) {
     return llvm::isAlnum(c) || c == '_' || c == '$';
@@ -271,8 +271,8 @@ Value tandem::resolve(Value value) {
   }
 }
 
-/// Whether a value is uniform. \p known caches the answers for the values that
-/// operands resolve to.
+/// Returns whether a value is uniform. \p known caches the answers for the
+/// values that operands resolve to.
 static bool isUniform(Value value, llvm::SmallDenseMap<Value, bool> &known) {
   value = resolve(value);
   if (auto argument = dyn_cast<BlockArgument>(value)) {

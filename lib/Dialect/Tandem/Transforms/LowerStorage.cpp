@@ -24,13 +24,13 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// Adds what a kernel's rounding by bits needs: the seed and the step as
+/// Adds the inputs of a kernel's rounding by bits: the seed and the step as
 /// uniform 32-bit values.
 class RandomState {
 public:
   explicit RandomState(KernelOp kernel) : kernel(kernel) {}
 
-  /// The bits of this element for a store to `tensor`.
+  /// Builds the bits of this element for a store to `tensor`.
   FailureOr<Value> draw(OpBuilder &builder, Location loc, Value tensor,
                         RoundingMode rounding) {
     if (!step && failed(initialize()))
@@ -41,7 +41,7 @@ public:
   }
 
 private:
-  /// The prologue's argument of a role, if the kernel has it.
+  /// Returns the prologue's argument of a role, if the kernel has it.
   Value findScalar(RoleKind kind) {
     for (auto [index, role] :
          llvm::enumerate(kernel.getScalarRoles().getAsRange<RoleAttr>()))
@@ -91,7 +91,7 @@ private:
 struct LowerStoragePass
     : public tandem::impl::LowerStorageBase<LowerStoragePass> {
   void runOnOperation() override {
-    // The pass runs on one kernel after the other.
+    // The same pass runs on one kernel after the other.
     loaded.clear();
     stored.clear();
     measured.clear();
@@ -143,7 +143,7 @@ struct LowerStoragePass
     op.erase();
   }
 
-  /// Every NaN that leaves a kernel is canonical.
+  /// Makes the NaNs of a store canonical, as all NaNs that leave a kernel are.
   void makeCanonical(StorePlaneOp op) {
     if (!isa<FloatType>(op.getValue().getType()))
       return;
@@ -152,9 +152,9 @@ struct LowerStoragePass
     op.getValueMutable().assign(b.canonicalBits(op.getValue()));
   }
 
-  /// Whether what is positive must not become zero: a second moment. Under the
-  /// component policy arithmetic itself may round to zero, and nothing is left
-  /// for a store to see.
+  /// Returns whether a positive value must not become zero, as in a second
+  /// moment. Under the component policy arithmetic itself may round to zero,
+  /// and nothing is left for a store to see.
   static bool hasFloor(StoreOp op) {
     auto kernel = op->getParentOfType<KernelOp>();
     unsigned number = getTensorNumber(op.getTensor());
@@ -214,11 +214,11 @@ struct LowerStoragePass
     return entries;
   }
 
-  /// The change of the stored value: the differences of its parts, summed.
+  /// Builds the change of the stored value, the sum of its parts' differences.
   Value buildChange(SequenceBuilder &b, Value tensor) {
     auto storage = cast<StoredType>(tensor.getType()).getStorage();
     SmallVector<Value> planes;
-    // A plane that no step writes, such as a given scale, is as it was.
+    // A plane that no step writes, such as a given scale, keeps its value.
     for (auto [code, before, plane] :
          llvm::zip(stored[tensor], loaded[tensor], storage.getPlanes()))
       planes.push_back(code ? b.bitcast(code, plane.elementType) : before);
@@ -271,14 +271,15 @@ struct LowerStoragePass
     return success();
   }
 
-  /// One metric for all params of an element.
+  /// Creates the metrics, each for all params of an element.
   void createMetrics(KernelOp kernel) {
     OpBuilder builder(kernel.getBodyBlock().getTerminator());
     for (auto [index, value] : llvm::enumerate(measured))
       MetricOp::create(builder, kernel.getLoc(), value, index);
   }
 
-  /// The planes as a tensor was loaded, and their codes as it was stored.
+  /// The values of a tensor's planes when it was loaded, and their codes when
+  /// it was stored.
   llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
   /// The values that an element adds to each metric.
   SmallVector<Value> measured;

@@ -1,4 +1,4 @@
-//===- PrintSaves.cpp - Print what is kept in memory ----------------------===//
+//===- PrintSaves.cpp - Print what passes keep ----------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -25,7 +25,7 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// Bits for a token.
+/// The number of bits for a token.
 struct Bits {
   double payload = 0, scales = 0;
 
@@ -43,7 +43,7 @@ static RankedTensorType getLogical(BlockArgument argument) {
   return dyn_cast<RankedTensorType>(argument.getType());
 }
 
-/// The elements of a token.
+/// Returns the number of elements of a token.
 static double countElements(BlockArgument argument, int64_t hidden) {
   RankedTensorType type = getLogical(argument);
   if (getRole(argument).getPer() == Granularity::row)
@@ -52,8 +52,8 @@ static double countElements(BlockArgument argument, int64_t hidden) {
   return double(ShapedType::isDynamic(columns) ? hidden : columns);
 }
 
-/// A group of a token's elements has one entry; of a block's rows each has its
-/// share, and what a whole tensor has once does not count.
+/// Counts the bits of a token. A group of its elements has one entry, each row
+/// of a block has its share of one, and entries of a whole tensor do not count.
 static Bits countBits(BlockArgument argument, int64_t hidden) {
   Bits bits;
   double elements = countElements(argument, hidden);
@@ -69,7 +69,8 @@ static Bits countBits(BlockArgument argument, int64_t hidden) {
   return bits;
 }
 
-/// The role of a tensor that is saved, or that an input holds already; or null.
+/// Returns the role of a saved tensor, even if an argument already holds it, or
+/// null.
 static RoleAttr getSaved(func::FuncOp function, BlockArgument argument) {
   RoleAttr role = getRole(argument);
   if (role.getKind() == RoleKind::saved)
@@ -79,7 +80,8 @@ static RoleAttr getSaved(func::FuncOp function, BlockArgument argument) {
   return kept ? kept.getAs<RoleAttr>(role.getName()) : RoleAttr();
 }
 
-/// An argument's tensor: its new value, or else what it holds.
+/// Returns an argument's tensor: its new value if there is one, or else its
+/// value.
 static Value getTensor(func::FuncOp function, BlockArgument argument) {
   SmallVector<BlockArgument> updated = getUpdatedArguments(function);
   auto *place = llvm::find(updated, argument);
@@ -89,7 +91,8 @@ static Value getTensor(func::FuncOp function, BlockArgument argument) {
   return terminator->getOperand(place - updated.begin());
 }
 
-/// The names of the inputs of the passes that restore what `forward` saves.
+/// Returns the names of the inputs of the passes that restore what `forward`
+/// saves.
 static llvm::DenseSet<StringAttr> findInputsBehind(func::FuncOp forward) {
   llvm::DenseSet<StringAttr> names;
   for (auto function :
@@ -106,7 +109,7 @@ static llvm::DenseSet<StringAttr> findInputsBehind(func::FuncOp forward) {
   return names;
 }
 
-/// The tensors that a backward pass has: what is saved, and inputs that it
+/// Finds the tensors that a backward pass has: saved ones, and inputs that it
 /// takes too.
 static Sources findSources(func::FuncOp function) {
   Sources sources;
@@ -122,7 +125,7 @@ static Sources findSources(func::FuncOp function) {
   return sources;
 }
 
-/// "3 + exp": operations for each of some elements.
+/// Returns the operations for each of some elements, such as "3 + exp".
 static std::string describeWork(const Recomputation &work, double elements) {
   std::string text;
   llvm::raw_string_ostream os(text);

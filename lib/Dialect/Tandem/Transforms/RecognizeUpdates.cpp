@@ -28,8 +28,8 @@ using namespace tandem;
 
 namespace {
 
-/// Length of the way from a value back to a state through additions and
-/// products with uniform factors; none if there is no such way.
+/// The lengths of the paths from values back to a state through additions and
+/// products with uniform factors, or none if there is no such path.
 class Distances {
 public:
   explicit Distances(BlockArgument state) : state(state) {}
@@ -140,7 +140,7 @@ private:
     return before;
   }
 
-  /// The uniform factor of a product and its other operand.
+  /// Returns the uniform factor of a product and its other operand.
   std::pair<Value, Value> factorOf(Operation *product) {
     bool first = isUniform(product->getOperand(0)) &&
                  distances.get(product->getOperand(1));

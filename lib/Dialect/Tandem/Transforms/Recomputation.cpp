@@ -1,4 +1,4 @@
-//===- Recomputation.cpp - Computing tensors again ------------------------===//
+//===- Recomputation.cpp - Recomputation of tensors -----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the analysis of what it takes to compute a tensor of a
-// graph again: its operations, back to tensors that are there.
+// This file implements the analysis of how a tensor of a graph can be
+// recomputed: the operations that lead to it from available tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,13 +39,13 @@ static bool isFloat(Value value) {
 }
 
 namespace {
-/// Walks from a value to what it is computed from.
+/// Walks from a value to those that it is computed from.
 class DefinitionWalk {
 public:
   DefinitionWalk(Value target, const Sources &sources, int64_t columns)
       : target(target), sources(sources), columns(columns) {}
 
-  /// Whether all that it is computed from is there.
+  /// Returns whether everything that a value is computed from is available.
   bool visit(Value value) {
     value = resolve(value);
     if (!visited.insert(value).second || isUniform(value))
@@ -58,7 +58,7 @@ public:
     Operation *op = value.getDefiningOp();
     if (!op)
       return false;
-    // A tensor's extents are there without its elements.
+    // A tensor's extents are available without its elements.
     if (isa<tensor::DimOp>(op))
       return true;
     count(op);

@@ -1,4 +1,4 @@
-//===- Recomputation.h - Computing tensors again ----------------*- C++ -*-===//
+//===- Recomputation.h - Recomputation of tensors ---------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the analysis of what it takes to compute a tensor of a
-// graph again, of others that are there.
+// This file declares the analysis of how a tensor of a graph can be recomputed
+// from other tensors that are available.
 //
 //===----------------------------------------------------------------------===//
 

@@ -24,7 +24,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Whether one value of a block stands before another.
+/// Returns whether one value of a block is defined before another.
 static bool isBefore(Value a, Value b) {
   if (a.getParentBlock() != b.getParentBlock())
     return false;
@@ -37,7 +37,8 @@ static bool isBefore(Value a, Value b) {
   return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
 }
 
-/// fma(a, b, c) and fma(b, a, c) are one operation to CSE, as they are to LLVM.
+/// Orders the factors, so that fma(a, b, c) and fma(b, a, c) are one operation
+/// to CSE, as they are to LLVM.
 static void orderFactors(math::FmaOp op) {
   Value a = op.getA(), b = op.getB();
   if (!isBefore(b, a))
@@ -62,7 +63,7 @@ namespace {
 struct SimplifyPass : public tandem::impl::SimplifyBase<SimplifyPass> {
   void runOnOperation() override {
     getOperation()->walk(foldSelfComparison);
-    // Not converging is not a failure: what is left is correct as it is.
+    // Not converging is not a failure, because the remaining code is correct.
     (void)applyPatternsGreedily(getOperation(), FrozenRewritePatternSet());
     getOperation()->walk(orderFactors);
   }

@@ -37,8 +37,8 @@ static bool isReduction(Operation &op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The axes of a matrix, or of a flat tensor all at once, along which values
-/// differ. The elements of a block need not differ where the blocks do.
+/// The axes of a matrix along which values differ; a flat tensor has all of
+/// them at once. Values that differ between blocks need not differ within one.
 enum Axes : unsigned { none = 0, rows = 1, columns = 2, blocks = 4, all = 7 };
 
 /// Returns the axes along which values of a granularity differ.
@@ -60,7 +60,7 @@ Axes getAxes(Granularity per) {
   llvm_unreachable("every granularity is listed");
 }
 
-/// The axes along which a plane's entries differ.
+/// Returns the axes along which a plane's entries differ.
 Axes getAxes(ProgramOpInterface program, Value tensor, const Plane &plane) {
   RoleAttr role = program.getTensorRole(getTensorNumber(tensor));
   return getAxes(role.getGranularity(plane));
@@ -103,7 +103,7 @@ static bool isWhole(ReduceOp reduce) {
          reduce.getScope() == Granularity::model;
 }
 
-/// Refuses to count elements that differ once for a row or column of them.
+/// Refuses to count elements once per row or column if they differ within it.
 static LogicalResult checkCounted(KernelOp kernel) {
   Variations variations(kernel);
   for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
@@ -117,7 +117,7 @@ static LogicalResult checkCounted(KernelOp kernel) {
   return success();
 }
 
-/// Lets a maximum count once per row or column a value that differs only
+/// Lets a maximum count a value once per row or column if it differs only
 /// between these.
 static void countOnce(KernelOp kernel) {
   Variations variations(kernel);
@@ -130,7 +130,7 @@ static void countOnce(KernelOp kernel) {
   }
 }
 
-/// In a matrix kernel the elements meet in their rows before the rows do.
+/// Reduces the elements of a matrix kernel in each row before the rows.
 static void reduceRowsFirst(KernelOp kernel) {
   for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
     if (!isWhole(reduce) || reduce.getPer() != Granularity::element)
@@ -147,8 +147,8 @@ static void reduceRowsFirst(KernelOp kernel) {
 // Maxima and minima of numbers
 //===----------------------------------------------------------------------===//
 
-/// Unsigned integers in the order of numbers, -0 before +0; a NaN comes after
-/// all of them for a maximum, before them for a minimum.
+/// Returns unsigned integers in the order of numbers, with -0 before +0. A NaN
+/// comes after all of them for a maximum, before them for a minimum.
 static Value buildKey(SequenceBuilder &b, Value number, bool isMax) {
   Value bits = b.bits(number);
   Value isNegative =
@@ -160,7 +160,8 @@ static Value buildKey(SequenceBuilder &b, Value number, bool isMax) {
   return b.select(isNaN, last, b.xori(bits, flips));
 }
 
-/// The number of a key, any NaN the one that stores write.
+/// Returns the number of a key, with any NaN replaced by the one that stores
+/// write.
 static Value buildNumber(SequenceBuilder &b, Value key) {
   Value isNegative =
       b.compare(arith::CmpIPredicate::sge, key, b.zero(key.getType()));
@@ -170,7 +171,8 @@ static Value buildNumber(SequenceBuilder &b, Value key) {
   return b.bitcast(b.canonicalBits(number), b.builder.getF32Type());
 }
 
-/// Devices join integers.
+/// Replaces maxima and minima of f32 by those of integers, which devices
+/// reduce.
 static void reduceKeys(KernelOp kernel) {
   for (auto reduce :
        llvm::make_early_inc_range(kernel.getBodyBlock().getOps<ReduceOp>())) {
@@ -191,7 +193,7 @@ static void reduceKeys(KernelOp kernel) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// Orders reductions over rows or columns before the coarser ones.
+/// Orders reductions over rows first, then those over columns, then all others.
 static unsigned getOrder(Granularity granularity) {
   return granularity == Granularity::row      ? 0
          : granularity == Granularity::column ? 1
@@ -199,8 +201,8 @@ static unsigned getOrder(Granularity granularity) {
 }
 
 namespace {
-/// A launch that makes reductions: which of those that follow each other, and
-/// what it runs over.
+/// A launch that makes reductions: its position among those that depend on each
+/// other, and the units that it runs over.
 struct Phase {
   unsigned depth = 0;
   Granularity per = Granularity::element;
@@ -214,8 +216,8 @@ struct Phase {
   }
 };
 
-/// Says in which phase each reduction of a body is made, and what is written
-/// when.
+/// Determines in which phase each reduction of a body is made, and which
+/// operations write shared entries.
 class PhasePlan {
 public:
   explicit PhasePlan(KernelOp kernel) {
@@ -242,16 +244,16 @@ public:
 
   ArrayRef<Phase> getEarly() const { return ArrayRef(phases).drop_back(); }
   Phase getLast() const { return phases.back(); }
-  /// The phases of the reductions, in their order.
+  /// Returns the phases of the reductions, in their order.
   ArrayRef<Phase> getReductions() const { return reductions; }
 
-  /// Whether the last phase has an operation for its own sake.
+  /// Returns whether the last phase executes an operation for its effect.
   bool hasEffect(Operation &op) const {
     return !wouldOpBeTriviallyDead(&op) && !getShared(op);
   }
 
-  /// The axes along which entries differ that elements share, if the operation
-  /// writes one.
+  /// Returns the axes along which shared entries differ, if the operation
+  /// writes such an entry.
   std::optional<unsigned> getShared(Operation &op) const {
     if (isa<PushHistoryOp>(op))
       return none;
@@ -288,7 +290,8 @@ public:
     for (Phase phase : plan.getEarly())
       buildReduction(phase);
     buildMain();
-    // A tensor's own entries are read with those of its rows and blocks.
+    // The launches for rows and blocks still read a tensor's own entries, so
+    // that these are written last.
     for (Granularity per : {Granularity::row, Granularity::column,
                             Granularity::block, Granularity::tensor})
       if (failed(buildEpilogue(per)))
@@ -326,7 +329,8 @@ private:
     return verifyShared(launch);
   }
 
-  /// Refuses a shared entry that is made of what differs between its elements.
+  /// Refuses a shared entry that depends on values that differ between its
+  /// elements.
   LogicalResult verifyShared(LaunchOp launch) {
     Granularity per = launch.getPer();
     Variations variations(launch);
@@ -346,7 +350,8 @@ private:
     return launch;
   }
 
-  /// Reductions of this phase are made here, those of earlier ones are known.
+  /// Creates the partials of this phase's reductions, and reads the results of
+  /// all.
   void buildReductions(LaunchOp launch, Phase phase) {
     SmallVector<ReduceOp> reductions;
     for (auto reduce : launch.getBodyBlock().getOps<ReduceOp>())
@@ -392,7 +397,7 @@ private:
 };
 } // namespace
 
-/// Whether a launch reads a reduction beyond a row or block.
+/// Returns whether a launch reads a reduction beyond a row or block.
 static bool readsBeyondRows(LaunchOp launch,
                             const llvm::DenseSet<uint64_t> &reductions) {
   return llvm::any_of(launch.getBodyBlock(), [&](Operation &op) {
@@ -404,9 +409,9 @@ static bool readsBeyondRows(LaunchOp launch,
   });
 }
 
-/// Fuses launches with those before them where they can run in one launch of
-/// the device, and counts what is left. Launches over rows cannot: their own
-/// sums would be of other chunks.
+/// Fuses launches with the previous ones if they can run in one launch of the
+/// device, and returns the number of launches that remain. Launches over rows
+/// cannot be fused: their own sums would be of other chunks.
 static unsigned fuseLaunches(StepOp step) {
   bool wasAlongRows = false;
   unsigned launches = 0;

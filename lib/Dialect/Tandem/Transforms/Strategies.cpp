@@ -1,4 +1,4 @@
-//===- Strategies.cpp - Find the strategy of a name -----------------------===//
+//===- Strategies.cpp - Find a strategy by name ---------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -21,7 +21,8 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Whether a module has functions of layers, whose strategies are recipes.
+/// Returns whether a module has functions of layers, whose strategies are
+/// recipes.
 static bool isOfLayers(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     for (BlockArgument argument : function.getArguments())
@@ -42,7 +43,8 @@ struct LibrarySection {
 };
 } // namespace
 
-/// The text of a strategy that is not the module's own, or a diagnostic.
+/// Returns the text of a strategy that is not the module's own, or emits an
+/// error.
 static FailureOr<LibraryText> findText(MLIRContext *context,
                                        const LibrarySection &section,
                                        StringRef name,

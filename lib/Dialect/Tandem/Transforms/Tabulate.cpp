@@ -1,4 +1,4 @@
-//===- Tabulate.cpp - Tables of what bytes stand for ----------------------===//
+//===- Tabulate.cpp - Look up functions of bytes --------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that looks up what a kernel computes only from
-// a byte.
+// This file implements the pass that replaces what a kernel computes only from
+// a byte by lookups in tables.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,8 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The cost of an operation in those of one cycle on a vector or a warp.
+/// Returns the cost of an operation, in operations of one cycle on a vector or
+/// a warp.
 static unsigned getCost(Operation *op) {
   if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
     return 0;
@@ -36,11 +37,12 @@ static unsigned getCost(Operation *op) {
 
 namespace {
 /// The loads of bytes that a value depends on: one of a byte that a group
-/// shares, one of the element's own.
+/// shares, and one of the element's own.
 struct Sources {
   LoadPlaneOp row, column;
 
-  /// Adds another value's; fails if there is one of a kind already.
+  /// Adds the loads of another value. Fails if there is a different one of a
+  /// kind.
   LogicalResult join(const Sources &other);
 };
 
@@ -52,15 +54,14 @@ public:
   void run();
 
 private:
-  /// Notes an operation's sources, if it has no others.
+  /// Records an operation's sources, unless it depends on anything else.
   void visit(Operation *op);
-  /// Whether a value is an f32 computed only from bytes and read by something
-  /// else.
+  /// Returns whether a value is an f32 that is computed only from bytes and is
+  /// read by something else.
   bool isRoot(Operation *op) const;
-  /// The operations on the element's byte that lead to a value, in order, and
-  /// those that they need.
+  /// Returns the operations that lead to a value from bytes, in order.
   SmallVector<Operation *> getSlice(Operation *root) const;
-  /// A lookup in place of a value, or none if that is cheaper.
+  /// Creates a lookup for a value, or returns none if computing it is cheaper.
   LookupOp tabulate(Operation *root);
 
   Block &block;
@@ -119,7 +120,7 @@ SmallVector<Operation *> Tabulator::getSlice(Operation *root) const {
   return ordered;
 }
 
-/// All values of a byte.
+/// Returns all values of a byte that a group shares, or of an element's own.
 static ByteFunction getBytes(bool isRow) {
   ByteFunction bytes{isRow, !isRow, {}};
   llvm::append_range(bytes.values, llvm::seq<uint32_t>(0, 256));

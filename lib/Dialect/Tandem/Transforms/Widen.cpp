@@ -25,8 +25,8 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// Rebuilds a body on vectors. Values that no element enters stay scalar and
-/// are broadcast where a vector operation uses them.
+/// Rebuilds a body on vectors. Values that do not depend on elements stay
+/// scalar and are broadcast where a vector operation uses them.
 class Widener {
 public:
   Widener(LaunchOp kernel, int64_t width, Pass::Statistic &widened)
@@ -51,7 +51,7 @@ private:
   bool isWide(Value value) { return isa<VectorType>(lookup(value).getType()); }
   Value lookup(Value value) { return mapping.lookupOrDefault(value); }
 
-  /// Whether an access is to an entry that many elements share.
+  /// Returns whether an access is to an entry that many elements share.
   static bool isShared(Operation *op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
       return load.getElementsPerEntry() != 1;
@@ -71,7 +71,7 @@ private:
     return success();
   }
 
-  /// All elements in, one value for all of them out.
+  /// Widens a reduction, which takes all elements and gives one value for them.
   LogicalResult widenReduce(ReduceOp op) {
     auto result = ReduceOp::create(builder, op.getLoc(), op.getKind(),
                                    wide(op.getValue()), op.getGroup());
@@ -111,7 +111,8 @@ private:
     return success();
   }
 
-  /// The vector form of a value; a uniform one is broadcast once, at the top.
+  /// Returns the vector form of a value. A uniform one is broadcast once, at
+  /// the top.
   Value wide(Value value) {
     Value known = lookup(value);
     if (isa<VectorType>(known.getType()))
@@ -136,7 +137,8 @@ private:
 struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   using WidenBase::WidenBase;
 
-  /// The fewest elements that share an entry of a plane.
+  /// Returns the smallest number, above 1, of elements that share an entry of a
+  /// plane.
   static int64_t getSmallestGroup(LaunchOp kernel) {
     int64_t smallest = std::numeric_limits<int64_t>::max();
     for (unsigned i = 0; i < kernel.getNumTensors(); ++i)

@@ -1,5 +1,5 @@
-"""Training on several ranks: sums of gradients in 8 bits, states of whole tensors, and layers
-that are divided among ranks."""
+"""Training on several ranks: 8-bit gradient reductions, ZeRO with whole tensors, and tensor and
+sequence parallelism."""
 
 from importlib import import_module
 
@@ -9,8 +9,7 @@ from tandem.torch.distributed._ranks import Ranks
 from tandem.torch.distributed._reduce_scatter import FP8ReduceScatter
 from tandem.torch.distributed._scaling import AutomaticScaling
 
-#: The modules of the names that need a PyTorch with torch.distributed, which takes a while
-#: to import.
+#: The modules of names that need torch.distributed, which is slow to import.
 _MODULES = {
     "FP8ColwiseParallel": "_parallel", "FP8RowwiseParallel": "_parallel",
     "FP8SequenceParallel": "_parallel", "GatheredTensor": "_parallel",

@@ -1,4 +1,4 @@
-"""Means of encoded gradients over ranks, under scales that all ranks share."""
+"""Means of encoded gradients over ranks, with scales that all ranks share."""
 
 from __future__ import annotations
 
@@ -30,44 +30,43 @@ def _refuse_dtensor(param: torch.Tensor, label: str) -> None:
 
 
 class GradientAllReduce:
-    """Takes the mean of the ranks' encoded gradients, adding them up in 8 bits.
+    """Averages the ranks' encoded gradients, with 8-bit sums.
 
-    Between the backward passes and the step of each rank's optimizer::
+    Each rank calls it between the backward passes and its optimizer's step::
 
         reduce = tandem.torch.GradientAllReduce(optimizer)
         loss.backward()
         reduce()
         optimizer.step()
 
-    The scale of a gradient, or of each group of its elements, is the largest of the ranks'
-    scales for it, divided by the factor mu; under it each rank encodes its gradient anew.
-    Each rank gets all ranks' codes of a slice, adds up what they stand for in f32 in the
-    order of the ranks, and encodes the sum once under the same scale; then the ranks gather
-    all slices. The sum is taken for the mean by dividing the scale by the number of ranks
-    (Peng et al., *FP8-LM*, section 2.1). So for N ranks each sends 2 (N - 1) / N bytes a
-    parameter and gets as many. What is in ``p.grad`` is averaged in its own type, in f32
-    arithmetic and in the same order. All ranks have the same bits afterwards, and these
-    depend neither on buckets nor on ``overlap``.
+    The scale of a gradient, or of each group of its elements, is the maximum of the ranks'
+    scales, divided by the factor mu. Each rank encodes its gradient again with this scale. Each
+    rank receives all ranks' codes for a slice, adds their values in f32 in the order of the
+    ranks, and encodes the sum once with the same scale; then the ranks gather all slices. The
+    scale is divided by the number of ranks to turn the sum into the mean (Peng et al., *FP8-LM*,
+    section 2.1). Each of N ranks thus sends and receives 2 (N - 1) / N bytes per parameter.
+    Gradients in ``p.grad`` are averaged in their own type, in f32 arithmetic and in the same
+    order. All ranks have the same bits afterwards, which do not depend on buckets or
+    ``overlap``.
 
-    All ranks call it, with the same parameters. Where a rank has no gradient for one that
-    others have, it counts as zero, as in DistributedDataParallel with
-    ``find_unused_parameters``; where none has, there is none afterwards.
+    All ranks must call it with the same parameters. If only some ranks have a gradient for a
+    parameter, the missing ones count as zero, as in DistributedDataParallel with
+    ``find_unused_parameters``. If no rank has one, there is none afterwards.
 
     Args:
-        optimizer: of a strategy that stores gradients in codes without a range and with
-            scales in f32, bf16 or f16, as "fp8-lm", in one of its param groups at least.
-        ranks: a process group of torch.distributed, None for all processes, or what
-            has the methods of :class:`Ranks`.
-        scaling: what chooses mu; None for 1 / N, with which no sum saturates.
-        overlap: whether a bucket is sent as soon as a backward pass has completed it, from
-            a thread of its own, while the pass goes on. Other backward passes before the
-            call then belong inside of :meth:`no_sync`. It creates a process group, so that
-            all ranks create this together.
-        bucket_cap_mb: how many MiB of gradients, as they are sent, go at once.
+        optimizer: an optimizer with at least one param group whose strategy stores gradients in
+            codes without a range and with scales in f32, bf16 or f16, such as "fp8-lm".
+        ranks: a process group of torch.distributed, None for all processes, or an object with
+            the methods of :class:`Ranks`.
+        scaling: the object that chooses mu; None for 1 / N, with which no sum saturates.
+        overlap: whether a separate thread sends each bucket as soon as a backward pass has
+            completed it. All other backward passes before the call must then be inside
+            :meth:`no_sync`. This creates a process group, so all ranks must create this object
+            together.
+        bucket_cap_mb: the maximum size of a bucket of gradients, as they are sent, in MiB.
 
     Raises:
-        ValueError: the strategy stores gradients otherwise, or the optimizer
-            releases them.
+        ValueError: the strategy stores gradients in another way, or the optimizer releases them.
     """
 
     def __init__(self, optimizer: Optimizer, ranks=None,
@@ -88,7 +87,7 @@ class GradientAllReduce:
             Storages.of(binding.kernel)
         self._ranks = ranks if is_transport(ranks) else Ranks(ranks, private=overlap)
         optimizer._sends_codes = True
-        #: The share of values that saturated the last time.
+        #: The fraction of values that saturated in the latest call.
         self.saturated = 0.0
         self._most = int(bucket_cap_mb * MIB)
         self._worker = ThreadPoolExecutor(1, "tandem-all-reduce") if overlap else None
@@ -99,7 +98,7 @@ class GradientAllReduce:
             self._look_at_parameters()
 
     def _encoding(self) -> list[KernelBinding]:
-        """The bindings whose gradients are codes, or else one that has none."""
+        """Returns the bindings whose gradients are codes, or one other if there are none."""
         names = dict.fromkeys(group["strategy"] for group in self._optimizer.param_groups)
         bindings = [binding for name in names
                     for binding in self._optimizer._bindings.of_strategy(name)]
@@ -110,7 +109,7 @@ class GradientAllReduce:
     #===--------------------------------------------------------------------===#
 
     def _look_at_parameters(self) -> None:
-        """Makes buckets of the optimizer's parameters, if these are others than before."""
+        """Creates buckets of the optimizer's parameters if these have changed."""
         grouped = [(index, param, group) for index, param, group in self._optimizer._grouped()
                    if param.requires_grad]
         known = [(id(param), group["strategy"], group["min_8bit_size"])
@@ -142,7 +141,7 @@ class GradientAllReduce:
         return Entry(param, label, binding, Storages.of(binding.kernel) if binding.encodes else None)
 
     def _watch(self, entries: list[Entry]) -> None:
-        """From now on backward passes tell which gradients are complete."""
+        """Registers hooks through which backward passes report complete gradients."""
         owner = weakref.ref(self)
 
         def arrived(param: torch.Tensor) -> None:
@@ -155,16 +154,16 @@ class GradientAllReduce:
                 entry.param.register_post_accumulate_grad_hook(arrived)
 
     def _begin_round(self) -> None:
-        """Forgets the buckets that have been sent."""
+        """Resets the state of the buckets that have been sent."""
         self._missing = [{id(entry.param) for entry in bucket.entries}
                          for bucket in self._buckets]
-        #: The buckets that are on their way, what becomes of them, and whether one failed.
+        #: The futures of the buckets that are being sent, their means, and whether one failed.
         self._sent: list[Future] = []
         self._means: list[BucketMean] = []
         self._failed = False
 
     def _arrived(self, param: torch.Tensor) -> None:
-        """Sends the buckets that are complete, in their order."""
+        """Sends complete buckets, in order."""
         number = self._place.get(id(param))
         if self._paused or number is None:
             return
@@ -180,7 +179,7 @@ class GradientAllReduce:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes inside of it only add up gradients; none is sent."""
+        """Returns a context in which backward passes only accumulate gradients and send none."""
         before, self._paused = self._paused, True
         try:
             yield
@@ -193,12 +192,12 @@ class GradientAllReduce:
 
     @torch.no_grad()
     def __call__(self) -> None:
-        """Replaces each gradient by the mean over the ranks.
+        """Replaces each gradient with the mean over the ranks.
 
         Raises:
-            RuntimeError: the ranks differ in parameters, strategies, seeds, the factor mu or
-                the kinds of gradients. All ranks raise it then. Or DistributedDataParallel
-                has averaged gradients.
+            RuntimeError: the ranks differ in parameters, strategies, seeds, the factor mu or the
+                kinds of gradients, in which case all ranks raise it; or DistributedDataParallel
+                has already averaged gradients.
         """
         self._look_at_parameters()
         self._refuse_ddp([entry.param for bucket in self._buckets for entry in bucket.entries])
@@ -213,7 +212,7 @@ class GradientAllReduce:
             self._begin_round()
 
     def _send(self, bucket: Bucket) -> None:
-        """Averages a bucket, now or in the thread that has sent the ones before."""
+        """Averages a bucket, immediately or in the thread that has sent the previous ones."""
         mean = BucketMean(self._optimizer, self._ranks, self._mu, torch.get_num_threads())
         self._means.append(mean)
         facts, handover = self._facts | {"factors mu": self._mu}, Handover(bucket.device)
@@ -227,8 +226,8 @@ class GradientAllReduce:
     @torch.no_grad()
     def _average(self, mean: BucketMean, bucket: Bucket, facts: dict,
                  handover: Handover) -> Handover:
-        """Averages a bucket in the thread. After a failure, which all ranks have, it does
-        nothing more."""
+        """Averages a bucket in the thread. After a failure, which all ranks share, it does
+        nothing."""
         if self._failed:
             return handover
         try:
@@ -246,8 +245,8 @@ class GradientAllReduce:
         return self.scaling.mu if self.scaling else 1 / self._ranks.size
 
     def _refuse_ddp(self, params: list[torch.Tensor]) -> None:
-        """Refuses gradients that DistributedDataParallel has written after they had been
-        encoded: its buckets are zero."""
+        """Refuses gradients that DistributedDataParallel has written after they were encoded,
+        because its buckets are zero."""
         codes = self._optimizer._gradients
         written = [param for param in params
                    if param.grad is not None and codes.get(param) is not None]
@@ -260,7 +259,7 @@ class GradientAllReduce:
             )
 
     def _count(self) -> None:
-        """Tells mu how many of the ranks' values and of their sums saturated."""
+        """Updates mu with the numbers of the ranks' values and sums that saturated."""
         values = sum(mean.values for mean in self._means) * (self._ranks.size + 1)
         own = sum(mean.saturated for mean in self._means)
         if not values:
@@ -274,11 +273,11 @@ class GradientAllReduce:
             self.scaling.update(saturated, values)
 
     def state_dict(self) -> dict:
-        """Returns the state from which mu continues."""
+        """Returns the state of the scaling."""
         return self.scaling.state_dict() if self.scaling else {}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Restores a state from `state_dict`."""
         if bool(state_dict) != bool(self.scaling):
             raise ValueError(
                 "the state dict is of a GradientAllReduce "

@@ -1,4 +1,4 @@
-"""Buckets of gradients, and the mean of one over ranks."""
+"""Buckets of gradients, and their means over ranks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tandem.torch.distributed._ranks import Ranks, check_alike
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._optimizer import Optimizer
 
-#: The types of gradients that are sent as they are, in the order of their kinds.
+#: The types of gradients that are sent without encoding, in the order of their kinds.
 _WIDE = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-#: The kinds of a gradient: none, codes, and from there on those of `_WIDE`.
+#: The kinds of a gradient: none, codes, followed by those of `_WIDE`.
 _NONE, _CODES = -(2**30), 0
 
 
@@ -26,9 +26,9 @@ class Entry:
 
     Attributes:
         param: the parameter.
-        label: its name in messages.
-        binding: what updates it, None where it is unknown.
-        storages: how its gradient is stored and sent, None if in its own type.
+        label: the name of the parameter in messages.
+        binding: the binding that updates it; None if unknown.
+        storages: the storages of its gradient; None if it is sent in its own type.
     """
 
     param: torch.Tensor
@@ -38,29 +38,29 @@ class Entry:
 
     @property
     def bytes(self) -> int:
-        """Returns the bytes that are sent of it."""
+        """The number of bytes that are sent."""
         return self.param.numel() * (1 if self.storages else self.param.element_size())
 
     @property
     def size(self) -> tuple[int, int]:
-        """The rows that groups begin anew with, and their length."""
+        """The rows in which groups start anew, and their length."""
         return self.binding.size_of(self.param)
 
     @property
     def scales(self) -> int:
-        """Returns the number of scales that its gradient has, as it is sent."""
+        """The number of scales of its gradient as it is sent."""
         return self.storages.scales_of(*self.size) if self.storages else 0
 
 
 @dataclass
 class Bucket:
-    """Parameters on one device, whose gradients are stored alike and are sent together."""
+    """Parameters on one device whose gradients have the same storage and are sent together."""
 
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        """Returns the bytes that are sent of it."""
+        """The number of bytes that are sent."""
         return sum(entry.bytes for entry in self.entries)
 
     @property
@@ -70,8 +70,8 @@ class Bucket:
 
 
 def buckets_of(entries: Sequence[Entry], most: int) -> list[Bucket]:
-    """Returns buckets of at most ``most`` bytes, or of one parameter, in the order in which
-    backward passes complete them, which begin with the last parameters. There is at least one."""
+    """Returns at least one bucket. Each has at most ``most`` bytes or one parameter. They are in
+    the order in which backward passes complete them, which start with the last parameters."""
     done, open = [], {}
     for entry in reversed(entries):
         key = entry.storages, entry.param.dtype, entry.param.device
@@ -84,12 +84,12 @@ def buckets_of(entries: Sequence[Entry], most: int) -> list[Bucket]:
 
 
 #===------------------------------------------------------------------------===#
-# What ranks tell one another first
+# Messages about gradients
 #===------------------------------------------------------------------------===#
 
 
 def _scales_of(entry: Entry, planes: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The f32 scales of a gradient, as far as they say something."""
+    """Returns the f32 scales of a gradient, with 0 for groups without information."""
     def values() -> torch.Tensor:
         wide = torch.empty_like(planes[0], dtype=torch.float32)
         entry.binding.convert([planes], entry.storages.source, [wide], floats("f32"), [])
@@ -99,10 +99,11 @@ def _scales_of(entry: Entry, planes: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class _Message:
-    """The kinds and the scales of a bucket's gradients, of which ranks exchange the largest.
+    """The kinds and the scales of a bucket's gradients, whose maxima over the ranks are
+    exchanged.
 
-    They are integers: the bits of scales, which are not negative, are in the order of these,
-    and a maximum of floats depends on the backend where one is NaN.
+    They are sent as integers. The bits of scales, which are not negative, have the same order as
+    the scales, and the maximum of floats would depend on the backend if one is NaN.
     """
 
     def __init__(self, bucket: Bucket, planes: Mapping[torch.Tensor, list]):
@@ -120,10 +121,10 @@ class _Message:
         return _scales_of(entry, planes).view(torch.int32)
 
     def exchange(self, ranks: Ranks) -> tuple[list[int], list[torch.Tensor]]:
-        """The kind of each gradient on all ranks that have it, and the largest scales.
+        """Returns the kind of each gradient on all ranks that have it, and the maximum scales.
 
         Raises:
-            RuntimeError: ranks have one of different kinds.
+            RuntimeError: ranks have different kinds of a gradient.
         """
         ranks.max(self._message)
         count = len(self._entries)
@@ -159,13 +160,13 @@ def _name(kind: int) -> str:
 
 
 def wide_mean(ranks: Ranks, flat: torch.Tensor) -> torch.Tensor:
-    """The mean over the ranks of tensors in a type of PyTorch's.
+    """Returns the mean over the ranks of tensors in one of PyTorch's types.
 
-    A rank has a slice of all ranks' tensors, adds it up in f32 (f64 in f64) in the order of
-    the ranks, divides by their number, and rounds once.
+    Each rank receives a slice of all ranks' tensors, adds them in f32 (f64 for f64) in the order
+    of the ranks, divides by their number, and rounds once.
     """
     bounds = [len(flat) * i // ranks.size for i in range(ranks.size + 1)]
-    # Bytes, since not every backend has every type.
+    # Send bytes, since not every backend supports every type.
     lengths = [(end - start) * flat.element_size() for start, end in zip(bounds, bounds[1:])]
     given = ranks.all_to_all(flat.view(torch.uint8), lengths).view(flat.dtype)
     given = given.view(ranks.size, len(given) // ranks.size)
@@ -177,26 +178,26 @@ def wide_mean(ranks: Ranks, flat: torch.Tensor) -> torch.Tensor:
 
 
 class BucketMean:
-    """Replaces the gradients of one bucket by their means over the ranks.
+    """Replaces the gradients of one bucket with their means over the ranks.
 
     Args:
-        optimizer: whose gradients they are.
+        optimizer: the optimizer of the gradients.
         ranks: the ranks.
         mu: FP8-LM's factor.
-        threads: how many threads each kernel takes.
+        threads: the number of threads for each kernel.
     """
 
     def __init__(self, optimizer: Optimizer, ranks: Ranks, mu: float, threads: int):
         self._gradients, self._ranks = optimizer._gradients, ranks
         self._mu, self._threads = mu, threads
-        #: The numbers of codes that saturated, and of elements.
+        #: The number of codes that saturated, and the number of elements.
         self.saturated = self.values = 0
 
     def run(self, bucket: Bucket, facts: Mapping[str, object]) -> None:
-        """Does it, after a look whether `facts` are the same on all ranks.
+        """Averages a bucket after checking that `facts` are the same on all ranks.
 
         Raises:
-            RuntimeError: the ranks differ in them, or in what their gradients are.
+            RuntimeError: the ranks differ in the facts or in the kinds of their gradients.
         """
         check_alike(self._ranks, facts, bucket.device)
         if not bucket.entries:
@@ -237,7 +238,7 @@ class BucketMean:
 
 
 def _zeros(entry: Entry) -> list[torch.Tensor]:
-    """The planes of a gradient that this rank does not have, for others that do."""
+    """Returns zero planes for a gradient that only other ranks have."""
     binding = entry.binding
     like = binding.like(entry.param, None)
     planes = [plane for plane in binding.grad_planes if not plane.persistent]
@@ -248,7 +249,7 @@ def _zeros(entry: Entry) -> list[torch.Tensor]:
 
 
 def _like(plane: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-    """A plane of the same layout that has these elements in memory."""
+    """Returns a plane of the same layout with these elements in memory order."""
     result = torch.empty_like(plane)
     result.as_strided(memory.shape, (1,)).copy_(memory)
     return result

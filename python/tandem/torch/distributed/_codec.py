@@ -1,4 +1,4 @@
-"""8-bit codes of whole tensors, which travel between ranks with an f32 scale."""
+"""8-bit codes of whole tensors, which are sent between ranks with an f32 scale."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tandem.torch.optim._binding import convert
 
 
 class Codec:
-    """Encodes tensors as 8-bit floats under one f32 scale each, and decodes them.
+    """Encodes tensors as 8-bit floats with one f32 scale each, and decodes them.
 
     A scale is the largest magnitude divided by the largest number of the code, rounded to f32
-    (docs/Numerics.md); codes are rounded to nearest, ties to even. Both are Tandem's own
-    conversions, on CPUs and GPUs with the same bits.
+    (docs/Numerics.md). Codes are rounded to nearest, ties to even. Tandem's own conversions
+    compute both, with the same bits on CPUs and GPUs.
 
     Args:
         code: "f8E4M3FN" or "f8E5M2".
@@ -27,17 +27,18 @@ class Codec:
 
     def __init__(self, code: str):
         self.dtype = DTYPES[code]
-        #: The storage of codes with a scale of their own, which FP8 products take as well.
+        #: The storage of codes with their own scale, which FP8 products also take.
         self.storage = Storage.matrix_codes(code, False).text
         self._given = described(self.storage).with_given_scales
         self._planes = [Plane(type=code, bits=8), Plane(group=WHOLE_TENSOR)]
 
     def encode(self, x: torch.Tensor, scale: torch.Tensor | None = None,
                ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The codes of a contiguous tensor, of its shape, and their scale, of shape (1,).
+        """Returns the codes of a contiguous tensor, in its shape, and their scale, of shape
+        (1,).
 
         Args:
-            scale: the scale to encode under; None for the tensor's own.
+            scale: the scale to encode with; None for the tensor's own.
         """
         codes = torch.empty(x.shape, dtype=self.dtype, device=x.device)
         own = torch.zeros(1, device=x.device) if scale is None else scale
@@ -49,7 +50,7 @@ class Codec:
 
     def decode(self, codes: torch.Tensor, scale: torch.Tensor,
                dtype: torch.dtype) -> torch.Tensor:
-        """The values of contiguous codes under their scale, rounded to a type."""
+        """Returns the values of contiguous codes with their scale, rounded to a type."""
         values = torch.empty(codes.shape, dtype=dtype, device=codes.device)
         if codes.numel():
             convert([[codes, scale]], self._given, [values], floats(WORKING[dtype]),
@@ -60,5 +61,5 @@ class Codec:
 
 @lru_cache(maxsize=None)
 def codec(code: str) -> Codec:
-    """The codec of a code, one in a process."""
+    """Returns the codec of a code, which is created once per process."""
     return Codec(code)

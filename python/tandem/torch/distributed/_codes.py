@@ -1,4 +1,4 @@
-"""Sums of codes over ranks: each rank adds up a slice of all, and sends the sums."""
+"""Sums of codes over ranks: each rank adds one slice from all ranks and sends the sums."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from tandem._storages import described
 from tandem.torch._layout import DTYPES
 from tandem.torch.distributed._ranks import Ranks
 
-#: The scales that all codes without a range can have, if no sum takes them out of it.
+#: The range of scales for all codes without a range, such that no sum overflows.
 LEAST, MOST = 2.0**-126, 2.0**112
 
 
 @dataclass(frozen=True)
 class Storages:
-    """The storage that gradients have, and the same one with scales that are given.
+    """The storage of gradients, and the same storage with given scales.
 
     Attributes:
-        source: the storage as MLIR spells it, without delayed scaling.
-        given: the storage of codes on their way, under f32 scales, which any number of ranks
-            can divide.
-        group: the elements of a row that share a scale, WHOLE_TENSOR for all of a tensor.
+        source: the storage in MLIR's notation, without delayed scaling.
+        given: the storage of codes that are sent. Its scales are f32, which can be divided by
+            any number of ranks.
+        group: the number of elements of a row that share a scale; WHOLE_TENSOR for all of a
+            tensor.
         code: the type of codes.
         scale: the type of scales in the source.
     """
@@ -45,10 +46,10 @@ class Storages:
 
     @staticmethod
     def of(kernel: Kernel) -> Storages:
-        """The storages of the gradients that a kernel of an optimizer reads.
+        """Returns the storages of the gradients that an optimizer's kernel reads.
 
         Raises:
-            ValueError: they are stored so that they cannot be sent.
+            ValueError: gradients in this storage cannot be sent.
         """
         role = next(plane.role for plane in kernel.planes if plane.kind is RoleKind.GRAD)
         storage, planes = described(kernel.storages[role]), planes_of(kernel, role)
@@ -69,11 +70,11 @@ class Storages:
 
     @staticmethod
     def of_strategy(strategy: str, path: Sequence[str | os.PathLike]) -> Storages:
-        """The storages of a strategy's gradients.
+        """Returns the storages of a strategy's gradients.
 
         Args:
-            strategy: a strategy's name, built in or ``<name>.mlir`` on ``path``.
-            path: directories searched for strategies first.
+            strategy: the name of a strategy, built in or ``<name>.mlir`` on ``path``.
+            path: directories that are searched for strategies first.
 
         Raises:
             ValueError: there is no such strategy, or its gradients cannot be sent.
@@ -90,15 +91,15 @@ class Storages:
 
     def known(self, scales: torch.Tensor, size: tuple[int, int],
               values: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """The scales of one tensor as far as they say something.
+        """Returns the scales of one tensor, with 0 for groups without information.
 
-        A group without a finite number but zeros has the scale 1, which would make the
-        numbers of other ranks look small; it becomes 0 here.
+        A group without finite nonzero numbers has the scale 1, which could exceed the scales of
+        other ranks. It becomes 0 here.
 
         Args:
             scales: all scales of the tensor, in f32.
-            size: its rows and columns.
-            values: returns its values, as a flat tensor.
+            size: the tensor's rows and columns.
+            values: returns the tensor's values as a flat tensor.
         """
         ones = scales == 1
         if not ones.any():
@@ -114,14 +115,15 @@ class Storages:
 
     def shared(self, largest: torch.Tensor, mu: float,
                ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The scales of sums, and of their means, which the storage's type has.
+        """Returns the scales of sums and of their means. The latter are representable in the
+        storage's type of scales.
 
-        A mean's scale is the sum's over the number of ranks. Where the type is a 16-bit one
-        it is rounded up, and the sum's is the multiple of that. Where no rank has a number
-        but zeros, the mean has the scale 1.
+        The scale of a mean is that of the sum divided by the number of ranks. For a 16-bit type
+        it is rounded up, and the scale of the sum is computed from it. If no rank has a nonzero
+        number, the mean has the scale 1.
 
         Args:
-            largest: the largest of the ranks' scales, in f32.
+            largest: the maximum of the ranks' scales, in f32.
             mu: FP8-LM's factor.
             ranks: the number of ranks.
         """
@@ -130,19 +132,19 @@ class Storages:
         if self.scale != torch.float32:
             narrow = means.to(self.scale)
             up = (narrow.view(torch.int16) + (narrow.float() < means)).view(self.scale)
-            # Beyond f16's largest number values saturate.
+            # Scales beyond f16's largest number are clamped, and values saturate.
             means = up.nan_to_num(posinf=torch.finfo(self.scale).max)
             scales = means.float() * ranks
         return scales, means.where(largest > 0, 1.0)
 
 
 def _least(scale: torch.dtype) -> float:
-    """The least scale of a type."""
+    """Returns the smallest scale of a type."""
     return 2.0**-24 if scale == torch.float16 else LEAST
 
 
 class Adder:
-    """Stores sums of tensors under scales that are given, in one kernel."""
+    """Stores sums of tensors with given scales, in one kernel."""
 
     def __init__(self, sources: Sequence[str], target: str, executor: Executor):
         self._executor = executor
@@ -150,9 +152,9 @@ class Adder:
             _tandem.compile_sum(sources, target, executor.target), None, executor.target)
 
     def run(self, sizes: Sequence, addresses: Sequence[Sequence[int]], threads: int) -> int:
-        """Writes the codes of the sums of tensors with these rows and columns, given by the
-        addresses of the sum's planes and the sources'; how many codes have become the largest
-        number, for which this waits."""
+        """Writes the codes of sums of tensors with these rows and columns. `addresses` has the
+        addresses of the sums' and the sources' planes. Waits, and returns how many codes have
+        saturated."""
         if not sizes:
             return 0
         plan = self._executor.plan(self._kernel)
@@ -169,20 +171,21 @@ atexit.register(_adder.cache_clear)
 
 
 def adder(sources: tuple[str, ...], target: str, executor: Executor) -> Adder:
-    """The adder, compiled once per process, in 0.1 s for 8 sources and 2.5 s for 128."""
+    """Returns the adder, which is compiled once per process, in 0.1 s for 8 sources and 2.5 s
+    for 128."""
     with _compiling:
         return _adder(sources, target, executor)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring elements of a bucket whose scales are neighbours.
+    """Consecutive elements of a bucket with consecutive scales.
 
     Attributes:
-        rows: the number of rows, which groups begin anew with.
-        columns: the length of each.
-        first: the number of the first element in the bucket.
-        scale: the number of its first scale in the bucket.
+        rows: the number of rows, in which groups start anew.
+        columns: the length of each row.
+        first: the index of the first element in the bucket.
+        scale: the index of the first scale in the bucket.
     """
 
     rows: int
@@ -195,8 +198,8 @@ class Layout:
     """The tensors of a bucket, whose elements and scales are concatenated.
 
     Args:
-        storages: how all of them are stored.
-        sizes: (rows, columns) of each.
+        storages: the storages of all tensors.
+        sizes: (rows, columns) of each tensor.
     """
 
     def __init__(self, storages: Storages, sizes: Sequence[tuple[int, int]]):
@@ -207,14 +210,13 @@ class Layout:
     def bounds(self, count: int) -> list[int]:
         """Returns the first element of each slice, and the end of the last one.
 
-        A slice begins where a group does; if there are fewer groups than slices, some are
-        empty.
+        Slices begin at groups; if there are fewer groups than slices, some are empty.
         """
         total = sum(self.elements)
         return [self._group_start(total * i // count) for i in range(count)] + [total]
 
     def _group_start(self, element: int) -> int:
-        """The first element of the group that an element belongs to."""
+        """Returns the first element of an element's group."""
         if self.storages.group == WHOLE_TENSOR:
             return element
         first = 0
@@ -225,7 +227,7 @@ class Layout:
         return element
 
     def pieces(self, start: int, end: int) -> list[Piece]:
-        """Returns what lies between two bounds, in order."""
+        """Returns the pieces between two bounds, in order."""
         found, first, scale = [], 0, 0
         for (rows, columns), size, scales in zip(self.sizes, self.elements, self.scales):
             own = max(start - first, 0), min(end - first, size)
@@ -236,8 +238,8 @@ class Layout:
         return found
 
     def _cut(self, columns: int, start: int, end: int) -> Iterator[Piece]:
-        """The part of a row, the whole rows and the part of a row that are between two
-        elements of a tensor."""
+        """Yields the partial row, the whole rows and the partial row between two elements of a
+        tensor."""
         group = self.storages.group
         if group == WHOLE_TENSOR:
             yield Piece(1, end - start, start, 0)
@@ -252,17 +254,17 @@ class Layout:
 
 
 class CodeSum:
-    """Adds up the codes of a bucket over ranks, under scales that all of them have.
+    """Adds the codes of a bucket over ranks, with scales that all ranks share.
 
     Args:
         ranks: the ranks.
         layout: the bucket's tensors.
-        executor: where they are.
-        threads: how many threads each kernel takes; no bit depends on it.
+        executor: the executor for the tensors' device.
+        threads: the number of threads for each kernel; results do not depend on it.
 
     Attributes:
-        saturated: how many codes have become the largest number: of this rank's values, and
-            of its slice of the sums.
+        saturated: the number of codes that have saturated, among this rank's values and its
+            slice of the sums.
     """
 
     def __init__(self, ranks: Ranks, layout: Layout, executor: Executor, threads: int):
@@ -272,11 +274,11 @@ class CodeSum:
 
     def encode(self, source: str, planes: Sequence[Sequence[torch.Tensor]],
                scales: torch.Tensor) -> torch.Tensor:
-        """This rank's codes under the shared scales.
+        """Returns this rank's codes with the shared scales.
 
         Args:
-            source: the storage of the tensors' planes, as MLIR spells it.
-            planes: those of each tensor.
+            source: the storage of the tensors' planes, in MLIR's notation.
+            planes: the planes of each tensor.
             scales: the f32 scales, concatenated.
         """
         codes = torch.empty(sum(self._layout.elements), dtype=self._layout.storages.code,
@@ -290,8 +292,8 @@ class CodeSum:
         return codes
 
     def add_up(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-        """The codes of all ranks' sums: of each slice a rank adds up the values in f32, in the
-        order of the ranks, and encodes the sum once."""
+        """Returns the codes of the sums over all ranks. Each rank adds the values of its slice
+        in f32, in the order of the ranks, and encodes the sum once."""
         bounds = self._layout.bounds(self._ranks.size)
         size = codes.element_size()
         lengths = [(end - start) * size for start, end in zip(bounds, bounds[1:])]
@@ -301,7 +303,7 @@ class CodeSum:
 
     def _sums(self, given: torch.Tensor, scales: torch.Tensor,
               bounds: Sequence[int]) -> torch.Tensor:
-        """This rank's slice of the sums, of those that all ranks have given."""
+        """Returns this rank's slice of the sums from the slices of all ranks."""
         start, end = bounds[self._ranks.rank:self._ranks.rank + 2]
         sums = given.new_empty(end - start)
         pieces = self._layout.pieces(start, end)
@@ -316,7 +318,7 @@ class CodeSum:
     @staticmethod
     def _addresses(pieces: Sequence[Piece], codes: torch.Tensor, scales: torch.Tensor,
                    first: int = 0) -> list[list[int]]:
-        """The planes of pieces, of codes that begin with this element."""
+        """Returns the addresses of the planes of pieces; `codes` begins with element `first`."""
         return [[codes.data_ptr() + (piece.first - first) * codes.element_size(),
                  scales.data_ptr() + piece.scale * scales.element_size()]
                 for piece in pieces]

@@ -1,4 +1,4 @@
-"""Collectives that carry 8-bit codes: all-gather, reduce-scatter, all-reduce.
+"""Collectives with 8-bit codes: all-gather, reduce-scatter, all-reduce.
 
 torch.distributed transports bytes; Tandem's conversions encode and decode (:class:`Codec`).
 """
@@ -10,15 +10,15 @@ import torch.distributed as dist
 
 from tandem.torch.distributed._codec import Codec
 
-#: PyTorch has renamed it; before 2.13 it has only the older name.
+#: PyTorch 2.13 renamed it.
 _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-#: The scale of a slice that has nothing but zeros, infinities and NaN, and asks for none.
+#: Stands for the scale of a slice that has only zeros, infinities and NaN and needs none.
 _NO_SCALE = 0.0
 
 
 def own_scale(x: torch.Tensor, codec: Codec) -> torch.Tensor:
-    """The scale that a slice asks for; 0 if it has no finite number other than 0."""
+    """Returns the scale that a slice needs, or 0 if it has no finite nonzero number."""
     if not x.numel():
         return torch.full((1,), _NO_SCALE, device=x.device)
     scale = codec.encode(x)[1]
@@ -27,17 +27,18 @@ def own_scale(x: torch.Tensor, codec: Codec) -> torch.Tensor:
 
 
 def known_scales(most: torch.Tensor) -> torch.Tensor:
-    """The scales of whole tensors, from the most that their slices ask for: 1 if none does."""
+    """Returns the scales of whole tensors from the maxima over their slices; 1 if no slice needs
+    one."""
     return torch.where(most == _NO_SCALE, torch.ones_like(most), most)
 
 
 def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
                  label: str) -> torch.Tensor:
-    """The scale of a tensor of which each rank has a slice: the one that a single process would
-    choose for the whole, by a maximum over 12 bytes.
+    """Returns the scale of a tensor of which each rank has a slice: the same as a single process
+    would choose for the whole. The exchange is a maximum over 12 bytes.
 
     Raises:
-        ValueError: slices differ in size; on every rank.
+        ValueError: slices differ in size; raised on every rank.
     """
     count = float(x.numel())
     scale = own_scale(x, codec)
@@ -53,9 +54,9 @@ def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
 
 def all_gather(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup,
                label: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The codes and the scale of the ranks' slices, one after the other along a dimension.
+    """Returns the codes and the scale of the ranks' slices, concatenated along a dimension.
 
-    They are the bits that one process would encode the whole tensor to.
+    They have the same bits as if one process encoded the whole tensor.
     """
     x = x.contiguous()
     scale = shared_scale(x, codec, group, label)
@@ -69,13 +70,13 @@ def all_gather(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup
 
 def reduce_scatter(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup,
                    label: str) -> torch.Tensor:
-    """This rank's slice of the sum of the ranks' tensors, in their type.
+    """Returns this rank's slice of the sum of the ranks' tensors, in their type.
 
-    Each rank encodes its tensor once, under a scale of its own; slices of codes are exchanged,
-    decoded, and added up in f32 in the order of the ranks. The sum is rounded once.
+    Each rank encodes its tensor once, with its own scale. Slices of codes are exchanged,
+    decoded, and added in f32 in the order of the ranks. The sum is rounded once.
 
     Raises:
-        ValueError: the dimension cannot be divided by the number of ranks.
+        ValueError: the dimension is not divisible by the number of ranks.
     """
     size = dist.get_world_size(group)
     if x.shape[dim] % size:
@@ -97,8 +98,8 @@ def reduce_scatter(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessG
 
 def all_reduce(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
                label: str) -> torch.Tensor:
-    """The sum of the ranks' tensors on each of them: a reduce-scatter of their elements, whose
-    sums are encoded again, under a scale that all ranks share, and gathered."""
+    """Returns the sum of the ranks' tensors on all ranks: a reduce-scatter of their elements,
+    whose sums are encoded again with a scale that all ranks share, and gathered."""
     size = dist.get_world_size(group)
     flat = x.flatten()
     padded = torch.nn.functional.pad(flat, (0, -len(flat) % size))
@@ -108,8 +109,8 @@ def all_reduce(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
 
 
 def sum_in_order(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """The sum of the ranks' tensors in f32, in the order of the ranks, rounded to their type;
-    for vectors, which travel as they are."""
+    """Returns the sum of the ranks' tensors in f32, in the order of the ranks, rounded to their
+    type. This is for vectors, which are sent without encoding."""
     parts = x.new_empty((dist.get_world_size(group), x.numel()))
     _gather(parts.view(-1), x.contiguous().view(-1), group)
     total = parts[0].float()

@@ -19,26 +19,27 @@ from tandem.torch.distributed._streams import Handover
 
 
 class FP8CompressState:
-    """The settings of :func:`fp8_compress_hook`, and what it keeps from step to step.
+    """The settings of :func:`fp8_compress_hook`, and its state between steps.
 
-    All ranks create it together, since it creates a process group for a thread of its own.
+    All ranks must create it together, since it creates a process group for its thread.
 
     Args:
-        process_group: the ranks, None for all processes, or what has the methods of
+        process_group: the ranks; None for all processes, or an object with the methods of
             :class:`Ranks`.
-        strategy: a strategy's name; its gradients' codes are those that are sent, and its
-            scales for each tensor or group of elements are shared. Gradients in a bucket are
-            flat, so that groups go on from row to row.
-        scaling: what chooses FP8-LM's factor mu; None for 1 / N, with which no sum saturates.
-        path: directories searched for strategies first.
+        strategy: the name of a strategy, whose gradient codes are sent. Its scales, for each
+            tensor or group of elements, are shared. Gradients in a bucket are flat, so groups
+            continue from row to row.
+        scaling: the object that chooses FP8-LM's factor mu; None for 1 / N, with which no sum
+            saturates.
+        path: directories that are searched for strategies first.
 
     Attributes:
-        saturated: the share of values and sums that saturated in the last step but one
-            whose buckets have been sent; it is known when the next one begins.
+        saturated: the fraction of values and sums that saturated in the latest step whose count
+            is complete; a step's count is complete when the next step starts.
 
     Raises:
-        ValueError: there is no such strategy, its gradients are no codes or have a range,
-            or this process is not in the group.
+        ValueError: there is no such strategy, its gradients are not codes or have a range, or
+            this process is not in the group.
     """
 
     def __init__(self, process_group=None, strategy: str = "fp8-lm",
@@ -52,7 +53,7 @@ class FP8CompressState:
         self._counts, self._failed = [0, 0], False
 
     def send(self, bucket: torch.distributed.GradBucket) -> torch.futures.Future:
-        """Averages a bucket of DistributedDataParallel's over the ranks."""
+        """Averages a bucket of DistributedDataParallel over the ranks."""
         buffer, gradients = bucket.buffer(), bucket.gradients()
         if buffer.dtype not in WORKING:
             raise TypeError(f"DistributedDataParallel has gradients in {buffer.dtype}, which "
@@ -66,7 +67,7 @@ class FP8CompressState:
 
     @torch.no_grad()
     def _work(self, future, handover, index, buffer, gradients, threads) -> None:
-        """Averages a bucket in the thread; a failure, which all ranks have, ends the step."""
+        """Averages a bucket in the thread. A failure, which all ranks share, ends the step."""
         try:
             with handover.stream():
                 if index == 0:
@@ -80,7 +81,7 @@ class FP8CompressState:
             future.set_result(error)
 
     def _begin_step(self, device: torch.device) -> None:
-        """Tells mu how many values saturated in the step before."""
+        """Updates mu with the number of values that saturated in the previous step."""
         self._failed, counts = False, self._counts
         self._counts = [0, 0]
         saturated = torch.tensor(counts[:1], dtype=torch.int64, device=device)
@@ -105,11 +106,11 @@ class FP8CompressState:
         self._counts[1] += sum(mean.layout.elements)
 
     def state_dict(self) -> dict:
-        """Returns the state from which mu continues."""
+        """Returns the state of the scaling."""
         return self.scaling.state_dict() if self.scaling else {}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Restores a state from `state_dict`."""
         if bool(state_dict) != bool(self.scaling):
             raise ValueError(
                 "the state dict is of an FP8CompressState "
@@ -120,8 +121,8 @@ class FP8CompressState:
 
 
 def _value(future: torch.futures.Future) -> torch.Tensor:
-    """The bucket, or the error of the thread. DistributedDataParallel takes what
-    set_exception leaves for a tensor, but knows an error that is raised here."""
+    """Returns the bucket, or raises the error of the thread. DistributedDataParallel would treat
+    the result of set_exception as a tensor, but handles an error that is raised here."""
     value = future.value()
     if isinstance(value, Exception):
         raise value
@@ -129,7 +130,7 @@ def _value(future: torch.futures.Future) -> torch.Tensor:
 
 
 class _GradientMean:
-    """The gradients of a bucket, which lie densely in memory."""
+    """The gradients of a bucket, which are dense in memory."""
 
     def __init__(self, storages: Storages, gradients: list[torch.Tensor], threads: int):
         self._gradients = [grad for grad in gradients if grad.numel()]
@@ -140,7 +141,7 @@ class _GradientMean:
         self._type = floats(WORKING[gradients[0].dtype])
 
     def _convert(self, source: str, sources: list, target: str, targets: list) -> None:
-        """Converts all gradients between storages, given by the addresses of planes."""
+        """Converts all gradients between storages, from and to the given addresses of planes."""
         conversion(source, target, fresh=False, chip=self._executor.target).run(
             [Tensor(*pair) for pair in zip(self.layout.elements, sources)],
             [Tensor(*pair) for pair in zip(self.layout.elements, targets)],
@@ -154,7 +155,7 @@ class _GradientMean:
         return [[code.data_ptr(), scale.data_ptr()] for code, scale in parts]
 
     def scales(self) -> torch.Tensor:
-        """The scales, in f32, that this rank would have, as far as they say something."""
+        """Returns this rank's scales in f32, with 0 for groups without information."""
         storages = self.layout.storages
         codes = torch.empty(sum(self.layout.elements), dtype=storages.code, device=self._device)
         scales = torch.empty(sum(self.layout.scales), dtype=storages.scale, device=self._device)
@@ -166,12 +167,11 @@ class _GradientMean:
                 (grad.numel(),), (1,)).float()) for part, size, grad in parts)])
 
     def average(self, ranks: Ranks, largest: torch.Tensor, mu: float) -> CodeSum:
-        """Writes the means over the ranks, of which these are the largest scales, to the
-        gradients."""
+        """Writes the means over the ranks, whose maximum scales are given, to the gradients."""
         scales, means = self.layout.storages.shared(largest, mu, ranks.size)
         work = CodeSum(ranks, self.layout, self._executor, self._threads)
         codes = work.encode(self._type, [[grad] for grad in self._gradients], scales)
-        # Addresses keep no tensor alive.
+        # Keep references, since addresses do not keep tensors alive.
         sums, means = work.add_up(codes, scales), means.float()
         self._convert(self.layout.storages.given, self._coded(sums, means), self._type,
                       self._wide())
@@ -180,39 +180,39 @@ class _GradientMean:
 
 def fp8_compress_hook(state: FP8CompressState,
                       bucket: torch.distributed.GradBucket) -> torch.futures.Future:
-    """Averages gradients over ranks in 8 bits, while the backward pass goes on::
+    """Averages gradients over ranks in 8 bits, during the backward pass::
 
         model = torch.nn.parallel.DistributedDataParallel(model)
         state = tandem.torch.distributed.FP8CompressState()
         model.register_comm_hook(state, tandem.torch.distributed.fp8_compress_hook)
 
-    The ranks exchange the scales of a bucket's gradients, those that FP8-LM's equations 4
-    to 6 share. Each encodes its gradients under the largest, divided by the factor mu, sends
-    each other rank the codes of its slice of the bucket, decodes and adds up what it gets in
-    f32 in the order of the ranks, and encodes the sum once. All gather the sums and decode
-    them, divided by the number of ranks, into the bucket. For N ranks that is 2 (N - 1) / N
-    bytes a parameter sent and as many received. A thread of the state's does one bucket after
-    another.
+    The ranks exchange the scales of a bucket's gradients, which FP8-LM's equations 4 to 6 share.
+    Each rank encodes its gradients with the maximum scale divided by the factor mu, sends each
+    other rank the codes of that rank's slice of the bucket, decodes and adds the codes it
+    receives in f32 in the order of the ranks, and encodes the sum once. All ranks gather the
+    sums and decode them, divided by the number of ranks, into the bucket. For N ranks, each
+    sends and receives 2 (N - 1) / N bytes per parameter. The state's thread processes one bucket
+    after another.
 
-    The bucket itself stays in the type of the parameters: DistributedDataParallel owns it.
-    So p.grad takes the memory of wide gradients, with values that codes can have: a gradient
-    is rounded once and a sum once more, to three or two significant bits after the first
-    (E4M3, E5M2). A strategy that stores gradients in codes encodes p.grad in the step, as
-    without the hook. That changes nothing where its codes and their groups are the same and
-    its scales and N are powers of two; otherwise it is a third rounding.
+    The bucket itself stays in the type of the parameters, because DistributedDataParallel owns
+    it. p.grad thus uses the memory of wide gradients, although its values are those of codes: a
+    gradient is rounded once and a sum once more, to a mantissa of three bits (E4M3) or two
+    (E5M2). A strategy that stores gradients in codes encodes p.grad in the step, as without the
+    hook. That is exact if its codes and their groups are the same and its scales and N are
+    powers of two; otherwise it is a third rounding.
 
-    A NaN or an infinity of one rank is one of all ranks: under E4M3 both become NaN or the
-    largest number, as the codes have it (docs/Numerics.md).
+    A NaN or an infinity on one rank reaches all ranks. Under E4M3 both become NaN or the largest
+    number, depending on the code (docs/Numerics.md).
 
     Raises:
-        TypeError: gradients are neither float32 nor bfloat16 nor float16.
+        TypeError: gradients are not float32, bfloat16 or float16.
         RuntimeError: (in the backward pass) the ranks' buckets, codes or factors differ.
     """
     return state.send(bucket)
 
 
 if torch.distributed.is_available():
-    # DistributedDataParallel compares the types, not what they are spelled as.
+    # DistributedDataParallel compares types, not their names.
     fp8_compress_hook.__annotations__ |= {
         "bucket": torch.distributed.GradBucket,
         "return": torch.futures.Future[torch.Tensor]}

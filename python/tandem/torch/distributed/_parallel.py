@@ -1,4 +1,4 @@
-"""Tensor and sequence parallelism whose collectives carry 8-bit codes.
+"""Tensor and sequence parallelism with 8-bit codes in collectives.
 
 FP8-LM (Peng et al. 2023), section 2.3 and figure 2: E4M3 in the forward pass, E5M2 in the
 backward pass.
@@ -23,17 +23,17 @@ from tandem.torch.nn._stored import StoredTensor, decoded
 
 #: The codes of the forward pass and of the backward pass.
 _FORWARD, _BACKWARD = "f8E4M3FN", "f8E5M2"
-#: The recipe that keeps an input as it is gathered, for layers that have none.
+#: The recipe that saves an input in its gathered form, for layers without a recipe.
 _RECIPE = "te-current"
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class GatheredTensor(StoredTensor):
-    """Activations of all ranks as they were gathered: E4M3 codes and one scale.
+    """Gathered activations of all ranks: E4M3 codes and one scale.
 
-    Layers of :mod:`tandem.torch.nn` whose recipe has the same storage keep it as it is; whatever
-    else computes with it gets the values. The gather's backward pass adds up the ranks' gradients,
-    so each rank has to compute another part of the features with it, as column-wise layers do.
+    Layers of :mod:`tandem.torch.nn` whose recipe has the same storage save it unchanged; other
+    operations use the decoded values. The gather's backward pass sums the ranks' gradients, so
+    each rank must compute a different part of the features from it, as column-wise layers do.
     """
 
     def _shared(self, shape: torch.Size) -> GatheredTensor:
@@ -84,7 +84,8 @@ class _Scatter(torch.autograd.Function):
 
 
 class _Sum(torch.autograd.Function):
-    """All-reduce in the forward pass; ranks have equal gradients."""
+    """All-reduce in the forward pass, identity in the backward pass, because ranks have equal
+    gradients."""
 
     @staticmethod
     def forward(ctx, x, group, label):
@@ -97,7 +98,7 @@ class _Sum(torch.autograd.Function):
 
 
 class _Copy(torch.autograd.Function):
-    """The same on all ranks in the forward pass, all-reduce in the backward pass."""
+    """Identity in the forward pass, all-reduce in the backward pass."""
 
     @staticmethod
     def forward(ctx, x, group, label):
@@ -112,7 +113,8 @@ class _Copy(torch.autograd.Function):
 
 
 class _SumGradient(torch.autograd.Function):
-    """A vector that all ranks have, each of which uses it for a part of the sequence."""
+    """Identity in the forward pass, and a sum of gradients in the backward pass, for a vector
+    that each rank applies to its part of the sequence."""
 
     @staticmethod
     def forward(ctx, vector, group):
@@ -131,7 +133,7 @@ class _SumGradient(torch.autograd.Function):
 
 
 class _Style(ParallelStyle):
-    """Divides a module's parameters, and has its forward pass compute with this rank's."""
+    """Shards a module's parameters, and makes its forward pass use this rank's shards."""
 
     def _apply(self, module: torch.nn.Module, device_mesh: DeviceMesh) -> torch.nn.Module:
         name = type(self).__name__
@@ -151,20 +153,21 @@ class _Style(ParallelStyle):
         return module
 
     def _check(self, module: torch.nn.Module, ranks: int) -> None:
-        """Refuses a module that this does not divide."""
+        """Refuses a module that this style does not support."""
         raise NotImplementedError
 
     def _placement(self, key: str) -> Placement:
-        """The placement of the parameter of that name."""
+        """Returns the placement of a parameter by its name."""
         raise NotImplementedError
 
     def _forward(self, module: torch.nn.Module, mesh: DeviceMesh,
                  x: torch.Tensor) -> torch.Tensor:
-        """This rank's output."""
+        """Returns this rank's output."""
         raise NotImplementedError
 
     def _check_linear(self, module: torch.nn.Module, size: str, ranks: int) -> None:
-        """Refuses all but linear layers one of whose sizes the ranks can share."""
+        """Refuses modules other than linear layers, and sizes that are not divisible by the
+        number of ranks."""
         name = type(self).__name__
         if not isinstance(module, torch.nn.Linear):
             raise NotImplementedError(
@@ -197,7 +200,7 @@ def _label(module: torch.nn.Module) -> str:
 
 
 def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> torch.Tensor:
-    """This rank's part of an input; a plain tensor is that already."""
+    """Returns this rank's part of an input; a plain tensor is already local."""
     if isinstance(x, DTensor):
         wanted = _normal(placement, x.dim())
         found = tuple(_normal(p, x.dim()) for p in x.placements)
@@ -214,12 +217,12 @@ def _local(x: torch.Tensor, placement: Placement, module: torch.nn.Module) -> to
 
 
 def _normal(placement: Placement, dims: int) -> Placement:
-    """A placement whose dimension counts from the first."""
+    """Returns a placement with a non-negative dimension."""
     return Shard(placement.dim % dims) if isinstance(placement, Shard) else placement
 
 
 def _dim(placement: Shard, x: torch.Tensor, module: torch.nn.Module) -> int:
-    """The dimension that holds the sequence, which is not the last."""
+    """Returns the sequence dimension, which must not be the last."""
     dim = placement.dim + x.dim() * (placement.dim < 0)
     if not 0 <= dim < x.dim() - 1:
         raise ValueError(f"{placement!r} is not a dimension of the rows of {_label(module)}'s "
@@ -232,7 +235,7 @@ def _local_parameter(param: torch.Tensor) -> torch.Tensor:
 
 
 def _product(module: torch.nn.Linear, x: torch.Tensor, has_bias: bool) -> torch.Tensor:
-    """The linear layer of this rank's part of the weight."""
+    """Returns the product with this rank's part of the weight."""
     weight = _local_parameter(module.weight)
     bias = _local_parameter(module.bias) if has_bias and module.bias is not None else None
     if isinstance(module, _modules.Linear):
@@ -243,20 +246,20 @@ def _product(module: torch.nn.Linear, x: torch.Tensor, has_bias: bool) -> torch.
 
 
 class FP8ColwiseParallel(_Style):
-    """:class:`torch.distributed.tensor.parallel.ColwiseParallel` for linear layers, whose input
-    is gathered as E4M3 codes and whose input's gradient is reduced as E5M2 codes.
+    """:class:`torch.distributed.tensor.parallel.ColwiseParallel` for linear layers, with the
+    input gathered as E4M3 codes and the input's gradient reduced as E5M2 codes.
 
-    Codes have one scale a tensor, the maximum over the ranks, so that what is gathered is what
-    one process would encode. A layer keeps these codes for its weight's gradient: one of
-    ``tandem.torch.nn`` if its recipe has the same storage, as "te-current" does, and one of
-    torch.nn always.
+    Codes have one scale per tensor, the maximum over the ranks, so the gathered codes are those
+    that one process would compute. A layer saves these codes for its weight's gradient: a layer
+    of ``tandem.torch.nn`` if its recipe has the same storage, such as "te-current", and a layer
+    of torch.nn always.
 
     Args:
-        input_layouts: ``Shard(d)`` of a sequence dimension, which is gathered; or ``Replicate()``,
-            the default: the input is whole, or a :class:`GatheredTensor` of
+        input_layouts: ``Shard(d)`` of a sequence dimension, which is gathered; or
+            ``Replicate()``, the default, for a whole input or a :class:`GatheredTensor` from
             :class:`FP8SequenceParallel`.
         output_layouts: ``Shard(-1)``, the default.
-        use_local_output: whether the output is a tensor, and no DTensor.
+        use_local_output: whether the output is a local tensor instead of a DTensor.
     """
 
     def __init__(self, *, input_layouts: Placement | None = None,
@@ -288,17 +291,17 @@ class FP8ColwiseParallel(_Style):
 
 
 class FP8RowwiseParallel(_Style):
-    """:class:`torch.distributed.tensor.parallel.RowwiseParallel` for linear layers, whose partial
-    products are exchanged as E4M3 codes and whose output's gradient is gathered as E5M2 codes.
+    """:class:`torch.distributed.tensor.parallel.RowwiseParallel` for linear layers, with partial
+    products exchanged as E4M3 codes and the output's gradient gathered as E5M2 codes.
 
-    Each rank encodes its partial product under a scale of its own. The codes are decoded and added
-    up in f32 in the order of the ranks; for ``Replicate()`` the sums are encoded again. The bias
-    is added to the sum.
+    Each rank encodes its partial product with its own scale. The codes are decoded and added in
+    f32 in the order of the ranks; for ``Replicate()`` the sums are encoded again. The bias is
+    added to the sum.
 
     Args:
         input_layouts: ``Shard(-1)``, the default.
         output_layouts: ``Shard(d)`` of a sequence dimension, or ``Replicate()``, the default.
-        use_local_output: whether the output is a tensor, and no DTensor.
+        use_local_output: whether the output is a local tensor instead of a DTensor.
     """
 
     def __init__(self, *, input_layouts: Placement | None = None,
@@ -333,18 +336,18 @@ class FP8RowwiseParallel(_Style):
 
 
 class FP8SequenceParallel(_Style):
-    """:class:`torch.distributed.tensor.parallel.SequenceParallel` for a norm, followed by the
+    """:class:`torch.distributed.tensor.parallel.SequenceParallel` for a norm, followed by an
     all-gather of its output as E4M3 codes.
 
-    The layers that take the output, such as a query's, a key's and a value's, need one gather
-    and keep one copy of the codes; their gradients are added up before the reduce-scatter. The
-    gradients of the norm's parameters are added up in f32 in the order of the ranks.
+    The layers that take the output, such as the query, key and value projections, share one
+    gather and one saved copy of the codes; their gradients are added before the reduce-scatter.
+    The gradients of the norm's parameters are added in f32 in the order of the ranks.
 
     Args:
-        sequence_dim: the dimension of the input that ranks share.
-        gather: whether the output is gathered, as a :class:`GatheredTensor`; otherwise it is this
+        sequence_dim: the dimension of the input that is sharded over the ranks.
+        gather: whether the output is gathered as a :class:`GatheredTensor`; otherwise it is this
             rank's slice.
-        use_local_output: whether a slice is a tensor, and no DTensor.
+        use_local_output: whether a slice is a local tensor instead of a DTensor.
     """
 
     def __init__(self, *, sequence_dim: int = 1, gather: bool = True,
@@ -377,7 +380,7 @@ class FP8SequenceParallel(_Style):
 
 
 def _one_of(style: _Style, name: str, layout: Placement, kinds: tuple[type, ...]) -> Placement:
-    """A layout, if it is of these kinds."""
+    """Returns a layout after checking that it has one of these kinds."""
     if not isinstance(layout, kinds):
         raise ValueError(f"{name} of {type(style).__name__} is Replicate() or Shard(d), got "
                          f"{layout!r}")
@@ -389,7 +392,8 @@ def _one_of(style: _Style, name: str, layout: Placement, kinds: tuple[type, ...]
 
 @contextmanager
 def _parameters(module: torch.nn.Module, change):
-    """A module whose forward pass reads other tensors in place of its parameters."""
+    """Returns a context in which the module's forward pass uses other tensors as its
+    parameters."""
     kept = dict(module._parameters)
     try:
         module._parameters.update({name: change(param) for name, param in kept.items()

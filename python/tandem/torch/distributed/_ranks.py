@@ -1,4 +1,4 @@
-"""The processes that train one model, as sums over them need them."""
+"""The processes that train one model, and their collectives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import torch
 
 
 class Ranks:
-    """The processes that train one model, as :class:`GradientAllReduce` needs them.
+    """The processes that train one model, with the collectives that :class:`GradientAllReduce`
+    needs.
 
-    Anything with these methods can take its place. All ranks call them in the same order;
+    Any object with these methods can replace it. All ranks must call them in the same order;
     tensors have one dimension.
 
     Args:
         group: a process group of torch.distributed; None for all processes.
-        private: whether a new group of the same processes is created, which all of them do
-            together, so that calls may come from a different thread from those of others.
+        private: whether to create a new group of the same processes, so that calls may come from
+            a different thread. All processes must do so together.
 
     Raises:
         ValueError: this process is not in the group.
@@ -36,28 +37,28 @@ class Ranks:
 
     @property
     def rank(self) -> int:
-        """The number of this rank, from 0."""
+        """The index of this rank, from 0."""
         return torch.distributed.get_rank(self._group)
 
     def max(self, tensor: torch.Tensor) -> None:
-        """Gives every element the largest value that it has on any rank.
+        """Replaces every element with its maximum over the ranks.
 
-        Elements are integers: what a maximum of NaN is depends on the backend.
+        Elements are integers, since the maximum of NaN depends on the backend.
         """
         torch.distributed.all_reduce(
             tensor, torch.distributed.ReduceOp.MAX, self._group)
 
     def sum(self, tensor: torch.Tensor) -> None:
-        """Adds up every element over the ranks."""
+        """Replaces every element with its sum over the ranks."""
         torch.distributed.all_reduce(
             tensor, torch.distributed.ReduceOp.SUM, self._group)
 
     def all_to_all(self, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-        """Gives each rank its slice of all ranks' tensors.
+        """Exchanges slices, so that each rank gets its slice of all ranks' tensors.
 
         Args:
             tensor: the slices for all ranks, concatenated.
-            sizes: how many elements each rank gets of each tensor.
+            sizes: the number of elements that each rank gets of each tensor.
 
         Returns:
             This rank's slice of each tensor, concatenated in the order of the ranks.
@@ -66,10 +67,11 @@ class Ranks:
         return self._exchange(tensor, list(sizes), own)
 
     def all_gather(self, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-        """The tensors of all ranks, of these sizes, concatenated in the order of the ranks.
+        """Returns the tensors of all ranks, which have these sizes, concatenated in the order of
+        the ranks.
 
-        Not every backend's all_gather takes tensors of several sizes, so that each rank
-        sends its own to each other one.
+        Not every backend's all_gather supports different sizes, so each rank sends its tensor to
+        every other rank.
         """
         own = [len(tensor)] * self.size
         return self._exchange(tensor.repeat(self.size), own, list(sizes))
@@ -81,25 +83,26 @@ class Ranks:
 
 
 def _twin(group):
-    """A new process group of the same ranks and backend."""
+    """Creates a process group with the same ranks and backend."""
     return torch.distributed.new_group(
         torch.distributed.get_process_group_ranks(group or torch.distributed.group.WORLD),
         backend=torch.distributed.get_backend(group), use_local_synchronization=group is not None)
 
 
 def is_transport(ranks) -> bool:
-    """Whether something has the methods of :class:`Ranks`, and is not a process group."""
+    """Returns whether an object has the methods of :class:`Ranks` rather than being a process
+    group."""
     return hasattr(ranks, "all_to_all") and hasattr(ranks, "max")
 
 
 def check_alike(ranks: Ranks, facts: Mapping[str, object], device: torch.device) -> None:
-    """Refuses ranks that differ in one of these facts, on every one of them.
+    """Checks that all ranks have the same facts; otherwise every rank raises an error.
 
-    The exchange has the same length whatever the facts are, so that no rank waits for
-    another's.
+    The exchange has the same length for all facts, so ranks with different facts cannot
+    deadlock.
 
     Args:
-        facts: what has to be equal, by what it is called in the message.
+        facts: the values that must be equal, by their names in the message.
 
     Raises:
         RuntimeError: ranks differ.
@@ -117,7 +120,7 @@ def check_alike(ranks: Ranks, facts: Mapping[str, object], device: torch.device)
 
 
 def _digest(fact: object) -> int:
-    """Returns 62 bits that tell facts apart by their representation."""
+    """Returns a 62-bit hash of a fact's representation."""
     digest = hashlib.sha256(repr(fact).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 2
 

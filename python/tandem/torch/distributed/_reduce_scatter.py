@@ -17,27 +17,27 @@ from tandem.torch.distributed._ranks import Ranks, is_transport
 
 
 class FP8ReduceScatter:
-    """Adds up gradients of FSDP2 in 8 bits on their way::
+    """Reduces gradients of FSDP2 with 8-bit communication::
 
         fully_shard(model)
         model.set_custom_reduce_scatter(tandem.torch.distributed.FP8ReduceScatter())
 
-    for each module that ``fully_shard`` was called for; it takes a PyTorch whose
-    ``FSDPModule`` has ``set_custom_reduce_scatter``. A rank encodes what each other rank is
-    to have, with one scale for each group of neighbours in the flat, padded buffer, as long
-    as the strategy's groups; they begin with each rank's part. The codes and the scales are
-    exchanged; a rank decodes what it gets, adds it up in f32 in the order of the ranks,
-    divides where FSDP2 wants the mean, and rounds once to the type in which FSDP2 reduces. So for N ranks it sends and
-    receives (N - 1) / N bytes a parameter, and the scales. Shards are not encoded
-    again. The all-reduce over replicas of HSDP stays as it is.
+    for each module that ``fully_shard`` was called on. It needs a PyTorch whose ``FSDPModule``
+    has ``set_custom_reduce_scatter``. Each rank encodes the parts of all ranks, with one scale
+    for each group of neighbours in the flat, padded buffer. Groups have the length of the
+    strategy's groups and start anew in each rank's part. The codes and the scales are exchanged.
+    Each rank decodes the parts it receives, adds them in f32 in the order of the ranks, divides
+    the sum if FSDP2 needs the mean, and rounds once to the type in which FSDP2 reduces. For N
+    ranks, each sends and receives (N - 1) / N bytes per parameter, plus the scales. Shards are
+    not encoded again. The all-reduce over replicas of HSDP is unchanged.
 
     Args:
         strategy: the name of a strategy that stores gradients in codes with a scale for each
-            group of neighbours; those are sent.
-        path: directories searched for strategies first.
+            group of neighbours, which are sent.
+        path: directories that are searched for strategies first.
 
     Raises:
-        ValueError: there is no such strategy, or it stores gradients otherwise.
+        ValueError: there is no such strategy, or it stores gradients in another way.
     """
 
     def __init__(self, strategy: str = "fp8-collage-light", *,
@@ -51,26 +51,26 @@ class FP8ReduceScatter:
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
                  device: torch.device) -> torch.Tensor:
-        """Memory for a buffer."""
+        """Allocates a buffer."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     @torch.no_grad()
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group,
                  op, async_op: bool = False) -> None:
-        """Writes this rank's part of the ranks' sum or mean.
+        """Writes this rank's part of the sum or mean over the ranks.
 
-        On a GPU its work is in the current stream, which FSDP2 chooses.
+        On a GPU the work is enqueued on the current stream, which FSDP2 chooses.
 
         Args:
-            output_tensor: the part of this rank.
+            output_tensor: this rank's part.
             input_tensor: the parts of all ranks, of equal lengths.
-            group: the process group, or what has the methods of :class:`Ranks`.
+            group: the process group, or an object with the methods of :class:`Ranks`.
             op: ReduceOp.SUM or ReduceOp.AVG.
             async_op: must be False.
 
         Raises:
-            ValueError: another operation.
-            TypeError: a type that is not float32, bfloat16 or float16.
+            ValueError: the operation is not supported.
+            TypeError: the type is not float32, bfloat16 or float16.
         """
         self._check(input_tensor, op, async_op)
         if not output_tensor.numel():
@@ -85,7 +85,7 @@ class FP8ReduceScatter:
 
     @staticmethod
     def _exchange(ranks: Ranks, rows: torch.Tensor) -> torch.Tensor:
-        """This rank's row of each rank's tensor, as rows of bytes."""
+        """Returns this rank's row of each rank's tensor, as rows of bytes."""
         sent = rows.view(torch.uint8)
         return ranks.all_to_all(sent.flatten(), [sent.shape[1]] * ranks.size)
 
@@ -105,7 +105,7 @@ class FP8ReduceScatter:
 
     def _encode(self, tensor: torch.Tensor, count: int,
                 executor: Executor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The codes and scales of each rank's part, in rows."""
+        """Returns the codes and scales of each rank's part, in rows."""
         length = tensor.numel() // count
         storages = self._storages
         codes = torch.empty(count, length, dtype=storages.code, device=tensor.device)
@@ -121,7 +121,7 @@ class FP8ReduceScatter:
 
     def _add_up(self, codes: torch.Tensor, scales: torch.Tensor, like: torch.Tensor,
                 count: int, executor: Executor) -> torch.Tensor:
-        """The f32 sum of all ranks' parts for this one."""
+        """Returns the f32 sum of all ranks' parts for this rank."""
         total = torch.empty(like.numel(), device=like.device)
         for number, part in enumerate(zip(codes.chunk(count), scales.chunk(count))):
             conversion(self._storages.source, floats("f32"), adds=number > 0,

@@ -1,21 +1,21 @@
-"""The factor mu of gradients that are added up in 8 bits."""
+"""The factor mu for gradients that are summed in 8 bits."""
 
 from __future__ import annotations
 
 
 class AutomaticScaling:
-    """FP8-LM's factor mu for gradients that are added up in 8 bits.
+    """FP8-LM's factor mu for gradients that are summed in 8 bits.
 
-    After a step in which more than a threshold of the values saturated, mu is half of
-    what it was; else it grows, to the double over `doubling` steps.
+    After a step in which the fraction of saturated values exceeded the threshold, mu is halved;
+    otherwise it grows, by a factor of two over `doubling` steps.
 
     Args:
-        threshold: the share of saturated values above which mu is halved.
-        doubling: the steps in which mu doubles.
-        mu: where it begins.
+        threshold: the fraction of saturated values above which mu is halved.
+        doubling: the number of steps in which mu doubles.
+        mu: the initial value.
     """
 
-    #: Between these mu stays, so that a scale of f32 can be divided by it.
+    #: The range of mu, such that an f32 scale can be divided by it.
     LEAST, MOST = 2.0**-32, 2.0**32
 
     def __init__(self, threshold: float = 1e-5, doubling: int = 1000, mu: float = 1.0):
@@ -28,15 +28,15 @@ class AutomaticScaling:
         self.threshold, self.doubling, self.mu = threshold, doubling, float(mu)
 
     def update(self, saturated: int, values: int) -> None:
-        """Follows a step in which some of the values saturated."""
+        """Updates mu after a step in which `saturated` of the values saturated."""
         halves = saturated > self.threshold * values
         mu = self.mu * (0.5 if halves else 2.0 ** (1 / self.doubling))
         self.mu = min(max(mu, self.LEAST), self.MOST)
 
     def state_dict(self) -> dict:
-        """Returns the state from which a later run continues."""
+        """Returns the state for a checkpoint."""
         return {"mu": self.mu, "threshold": self.threshold, "doubling": self.doubling}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Restores a state from `state_dict`."""
         self.__init__(**state_dict)

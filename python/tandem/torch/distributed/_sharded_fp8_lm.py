@@ -13,26 +13,27 @@ from tandem.torch.optim import AdamW
 
 
 class ShardedFP8LM(ZeroRedundancyOptimizer):
-    """The optimizer that :func:`tandem.torch.fp8_lm` returns for level O3: each rank has the master weights
-    and the moments of some tensors, and sends the weights of converted layers in E4M3.
+    """The optimizer that :func:`tandem.torch.fp8_lm` returns for level O3. Each rank has the master
+    weights and the moments of some tensors, and sends the weights of converted layers in E4M3.
 
-    Its first param group has the weights of the converted layers, the others have the other
-    parameters, by type. It is a :class:`ZeroRedundancyOptimizer`.
+    Its first param group has the weights of the converted layers, and the others have all other
+    parameters, by type.
     """
 
-    #: The layers that were converted, where this was created.
+    #: The report on the conversion, in the process that created this.
     converted: Compression | None = None
 
     def __init__(self, groups: Sequence[dict], ranks, **options):
         groups = [dict(group) for group in groups]
         super().__init__(groups, AdamW, ranks, weight_codes=groups[0]["params"], **options)
-        # This one is the last to be created, and encodes the gradients of all parameters.
+        # The latest optimizer encodes gradients, so this one, for all parameters, is created
+        # last.
         self._encoder = AdamW([dict(group) for group in groups], **options)
-        #: The sum of gradients over ranks that each step begins with.
+        #: The all-reduce of gradients at the start of each step.
         self.all_reduce = GradientAllReduce(self._encoder, ranks, AutomaticScaling())
 
     def step(self, closure=None, **kwargs):
-        """Adds up gradients over the ranks, updates this rank's parameters, and sends them."""
+        """Reduces gradients over the ranks, updates this rank's parameters, and sends them."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -47,7 +48,7 @@ class ShardedFP8LM(ZeroRedundancyOptimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch.optim's; encoded gradients are released."""
+        """Resets gradients as in torch.optim, and releases encoded gradients."""
         super().zero_grad(set_to_none)
         self._encoder._gradients.release()
         self.optim._gradients.release()

@@ -1,4 +1,4 @@
-"""The hand-over of gradients between the streams of two threads."""
+"""Synchronization of gradients between the streams of two threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 class Handover:
-    """Orders the work of a thread after that of another one on a GPU, and back.
+    """Orders the GPU work of a thread after that of another thread, and vice versa.
 
-    On the CPU there is nothing to order.
+    On the CPU it does nothing.
 
     Args:
-        device: where the gradients are, which the caller's current stream has written.
+        device: the device of the gradients, which the caller's current stream has written.
     """
 
     def __init__(self, device: torch.device):
@@ -36,7 +36,7 @@ class Handover:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """A stream of its own, which waits for what the caller has written."""
+        """Returns a context with a separate stream that waits for the caller's writes."""
         if self._device is None:
             yield
             return
@@ -46,11 +46,11 @@ class Handover:
             yield
 
     def give(self, planes: Iterable[torch.Tensor]) -> None:
-        """Holds what the stream has written for the other thread."""
+        """Keeps the planes that the stream has written for the other thread."""
         self._planes, self._done = list(planes), self._event()
 
     def take(self) -> None:
-        """Has the current stream wait for that."""
+        """Makes the current stream wait for the planes."""
         if self._done is None:
             return
         current = torch.cuda.current_stream(self._device)

@@ -1,4 +1,4 @@
-"""Weights that go from their owner to the other ranks as E4M3 codes."""
+"""Weights that their owner sends to the other ranks as E4M3 codes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ if TYPE_CHECKING:
 
 
 class WeightCodes:
-    """The codes in which a :class:`ZeroRedundancyOptimizer` sends some weights (FP8-LM, section 2.3).
+    """The codes as which a :class:`ZeroRedundancyOptimizer` sends some weights (FP8-LM, section
+    2.3).
 
-    Between steps these parameters hold on all ranks what the codes decode to. The weight that
-    the owner updates is in its optimizer's state; for a step :meth:`restore` puts it back.
+    Between steps these parameters hold the decoded codes on all ranks. The weight that the owner
+    updates is in its optimizer's state; :meth:`restore` restores it for a step.
     """
 
     def __init__(self, zero: ZeroRedundancyOptimizer, params: Iterable[torch.Tensor]):
         self._zero, self._codec = zero, codec("f8E4M3FN")
         self._coded = dict.fromkeys(params)
         self._check()
-        #: The codes and the scale of each of this rank's parameters, as last sent.
+        #: The codes and the scale that were last sent for each of this rank's parameters.
         self._sent: dict[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = {}
         zero.optim._start_hidden()
         self.exchange()
 
     def _check(self) -> None:
-        """Refuses parameters whose weights are not in a state, from where they could come back."""
+        """Refuses parameters whose weights are not in a state, from which they could be
+        restored."""
         zero = self._zero
         if zero.parameters_as_bucket_view:
             raise ValueError("weight_codes sends parameters one by one; leave "
@@ -54,7 +56,8 @@ class WeightCodes:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Puts this rank's weights back; an element that has been written since stays."""
+        """Restores this rank's weights. Elements that have been written since keep their
+        values."""
         for param, (codes, scale) in self._sent.items():
             same = _bits(self._codec.decode(codes, scale, param.dtype)) == _bits(param)
             weight = self._zero.optim._decode_weight(param)
@@ -62,7 +65,7 @@ class WeightCodes:
 
     @torch.no_grad()
     def reload(self) -> None:
-        """Follows a state that has been loaded."""
+        """Updates the codes after a state has been loaded."""
         for param in self._sent:
             if self._zero.optim.state.get(param):
                 param.data.copy_(self._zero.optim._decode_weight(param))
@@ -70,7 +73,7 @@ class WeightCodes:
 
     @torch.no_grad()
     def exchange(self) -> None:
-        """Sends this rank's parameters to the others, and takes theirs."""
+        """Sends this rank's parameters to the other ranks and receives theirs."""
         handles, received = [], {}
         for param, rank in self._zero._rank_of.items():
             if param in self._coded:
@@ -84,7 +87,7 @@ class WeightCodes:
             param.data.copy_(self._codec.decode(codes, scale, param.dtype))
 
     def _codes_of(self, param: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The codes and the scale to be sent, or the memory that takes them."""
+        """Returns the codes and the scale to send, or the memory to receive them."""
         if rank != self._zero.rank:
             return (torch.empty(param.shape, dtype=self._codec.dtype, device=param.device),
                     torch.empty(1, device=param.device))

@@ -1,4 +1,4 @@
-"""FSDP2's all-gather of weights as E4M3 codes, for layers whose products take these."""
+"""FSDP2's all-gather of weights as E4M3 codes, for layers with 8-bit products."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ CODE = "f8E4M3FN"
 
 
 def exchange_scales(shards: Sequence[torch.Tensor], ranks: Ranks) -> list[torch.Tensor]:
-    """The scale of each weight of which every rank has some rows, by one maximum of 4 bytes for
-    each: the scale that one process would choose for the whole.
+    """Returns the scale of each row-sharded weight, which is the same as one process would
+    choose for the whole. The exchange is a maximum over 4 bytes per weight.
 
     Args:
         shards: this rank's rows of each weight.
-        ranks: those that have the others.
+        ranks: the ranks that have the rows.
     """
     scales = torch.cat([own_scale(shard, codec(CODE)) for shard in shards])
-    # Scales are neither NaN nor negative, so that they have the order of their bits.
+    # Scales are neither NaN nor negative, so their bits have the same order.
     ranks.max(scales.view(torch.int32))
     return list(known_scales(scales).split(1))
 
 
 class CodedShard(torch.Tensor):
-    """This rank's rows of a weight, in the memory in which FSDP2 has put them; when FSDP2 asks
-    what to gather, they are codes, and what it has gathered becomes a :class:`StoredTensor`."""
+    """This rank's rows of a weight, in FSDP2's memory. When FSDP2 gathers it, it sends codes,
+    and the result is a :class:`StoredTensor`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    #: The weight that this is a part of.
+    #: The weight that the rows belong to.
     weight: Weight
 
     def fsdp_pre_all_gather(self, mesh):
-        """The codes that this rank sends, and the scale, which it keeps until the others' are there."""
+        """Returns the codes that this rank sends, and the scale as metadata for the result."""
         scale = self.weight.current_scale()
         codes, _ = codec(CODE).encode(self.detach(), scale)
-        # gloo knows no 8-bit floats.
+        # gloo does not support 8-bit floats.
         return (codes.view(torch.uint8),), scale
 
     def fsdp_post_all_gather(self, all_gather_outputs, metadata, param_dtype, *, out=None):
-        """The whole weight in the memory that FSDP2 has gathered into; `out` has it already."""
+        """Returns the whole weight in the memory that FSDP2 has gathered into, unless `out`
+        already has it."""
         planes = {"": all_gather_outputs[0].view(codec(CODE).dtype), ".scale": metadata}
         if out is None:
             return StoredTensor(planes[""].shape, param_dtype, codec(CODE).storage, planes), ()
@@ -61,8 +62,8 @@ class Weight:
     """A weight that is gathered as codes.
 
     Args:
-        name: its name in the model.
-        managed: FSDP2's own description of it.
+        name: the weight's name in the model.
+        managed: FSDP2's description of the weight.
     """
 
     def __init__(self, name: str, managed):
@@ -71,7 +72,7 @@ class Weight:
 
     @property
     def group(self):
-        """The process group that has its rows."""
+        """The process group that holds the rows."""
         return self._managed.mesh_info.shard_process_group
 
     @property
@@ -81,41 +82,43 @@ class Weight:
 
     @torch.no_grad()
     def attach(self) -> None:
-        """Tells FSDP2 to gather codes. Moving a model, or loading it with assign=True, brings
-        other tensors, which are to be told anew."""
+        """Makes FSDP2 gather codes. This must be repeated after moving a model, or loading it
+        with assign=True, because these replace tensors."""
         if not isinstance(self.shard, CodedShard):
             shard = self.shard.as_subclass(CodedShard)
             shard.weight = self
             self._managed.sharded_param._local_tensor = shard
 
     def begin(self) -> None:
-        """Attaches it before the first pass."""
+        """Attaches the weight before the first pass."""
         self.attach()
         self._managed._init_extensions()
 
     def set_scale(self, scale: torch.Tensor) -> None:
-        """Takes the scale of what the ranks have now."""
+        """Sets the scale of the ranks' current weight."""
         self._scale, self._known = scale, self._state()
 
     def current_scale(self) -> torch.Tensor:
-        """The scale of what the ranks have, which they exchange if it is a different weight from
-        when the model's forward pass began, as where a part of the model runs by itself."""
+        """Returns the scale of the ranks' current weight. They exchange it if the weight has
+        changed since the model's forward pass started, such as when a part of the model runs
+        separately."""
         if self._known != self._state():
             self.set_scale(*exchange_scales([self.shard], Ranks(self.group)))
         return self._scale
 
     def _state(self) -> tuple:
-        """Counts and an address that change when the weight is written or moved."""
+        """Returns version counters and an address, which change when the weight is written or
+        moved."""
         param, shard = self._managed.sharded_param, self.shard
         return param._version, shard._version, shard.data_ptr()
 
 
 class WeightGather:
-    """The weights that FSDP2 gathers as codes; :func:`fp8_all_gather` makes it.
+    """The weights that FSDP2 gathers as codes, as returned by :func:`fp8_all_gather`.
 
     Attributes:
-        coded: the names of weights that travel as codes.
-        wide: the names of those that travel as they are, and the reasons.
+        coded: the names of weights that are gathered as codes.
+        wide: the names of weights that are gathered in their own type, and the reasons.
     """
 
     def __init__(self, weights: Iterable[Weight], wide: dict[str, str]):
@@ -127,8 +130,8 @@ class WeightGather:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Exchanges the scales of all weights, in one all-reduce for each process group. A hook
-        calls it when the model's forward pass begins."""
+        """Exchanges the scales of all weights, in one all-reduce per process group. A hook calls
+        it at the start of the model's forward pass."""
         groups: dict = {}
         for weight in self._weights:
             weight.attach()
@@ -143,7 +146,7 @@ class WeightGather:
 
 
 def fp8_all_gather(model: torch.nn.Module) -> WeightGather:
-    """Has FSDP2 gather the weights of layers with 8-bit products as E4M3 codes::
+    """Makes FSDP2 gather the weights of layers with 8-bit products as E4M3 codes::
 
         tandem.torch.compress_activations(model, products="fp8")
         for block in model.blocks:
@@ -151,32 +154,32 @@ def fp8_all_gather(model: torch.nn.Module) -> WeightGather:
         fully_shard(model)
         tandem.torch.distributed.fp8_all_gather(model)
 
-    A weight of a :class:`tandem.torch.nn.Linear` with ``products="fp8"`` goes into products as
-    codes with one f32 scale (FP8-LM, section 2.3), so that ranks send one byte for each element,
-    and the layer multiplies what has arrived. The codes are those to which one process encodes
-    the weight as FSDP2 keeps it: before a ``param_dtype`` would round it. So where weights have
-    the type of products, the model's bits are those without this call. For its scale, the
-    forward pass of the model begins with one all-reduce of 4 bytes for each weight; a part of the
-    model that runs by itself after a step has one for each of its weights.
+    A :class:`tandem.torch.nn.Linear` with ``products="fp8"`` multiplies codes of its weight with
+    one f32 scale (FP8-LM, section 2.3). Ranks thus send one byte per element, and the layer
+    multiplies the received codes. The codes are those that one process would compute from
+    FSDP2's shards, before ``param_dtype`` would round them, so if weights have the type of
+    products, the model's bits do not change. The forward pass of the model starts with one
+    all-reduce of 4 bytes per weight for the scales; a part of the model that runs separately
+    after a step has one for each of its weights.
 
-    What else computes with such a weight in a pass gets what the codes decode to. Gradients,
-    optimizers, state dicts and checkpoints see what they see without this call.
+    Other operations on such a weight in a pass use the decoded codes. Gradients, optimizers,
+    state dicts and checkpoints are not affected.
 
     Args:
-        model: one that ``fully_shard`` was called for, or with modules that it was called for,
-            before its first pass.
+        model: a model on which, or on whose modules, ``fully_shard`` was called, before its
+            first pass.
 
     Returns:
-        Which weights are gathered so. Others of such layers are gathered as they are, as a
-        warning says too: those whose rows the ranks do not share evenly, of which FSDP2 pads
-        some; those that are divided by tensor parallelism too, are tied to other layers, wait
-        in a CPU's memory for a GPU, or are kept in part after the forward pass
+        The weights that are gathered as codes. Other weights of such layers are gathered in
+        their own type, with a warning: those whose rows are not evenly divisible, so that FSDP2
+        pads them, and those that are also sharded by tensor parallelism, are tied to other
+        layers, are offloaded to the CPU, or stay partially gathered after the forward pass
         (``reshard_after_forward`` as a number).
 
     Raises:
         ValueError: no such layer has a weight that FSDP2 manages, or this was called before.
-        RuntimeError: the model has run already.
-        ImportError: this PyTorch has no FSDP2 of its own; from 2.6 on it does.
+        RuntimeError: the model has already run.
+        ImportError: PyTorch is older than 2.6 and has no FSDP2.
     """
     found = {name: managed for name, managed in _managed(model) if any(_uses(managed))}
     if not found:
@@ -191,7 +194,7 @@ def fp8_all_gather(model: torch.nn.Module) -> WeightGather:
         weight.begin()
     gather = WeightGather(weights, wide)
     if weights:
-        # Before FSDP2's own, which gathers the first weights.
+        # Run before FSDP2's own hook, which gathers the first weights.
         model.register_forward_pre_hook(lambda *_: gather.update(), prepend=True)
     if wide:
         warnings.warn(f"{len(wide)} of {len(found)} weights of 8-bit products are gathered as they "
@@ -201,7 +204,7 @@ def fp8_all_gather(model: torch.nn.Module) -> WeightGather:
 
 
 def _managed(model: torch.nn.Module) -> Iterator[tuple[str, object]]:
-    """Yields the names of parameters that FSDP2 manages, and its descriptions of them."""
+    """Yields the names of parameters that FSDP2 manages, and FSDP2's descriptions of them."""
     if not hasattr(fsdp, "FSDPModule"):
         raise ImportError("fp8_all_gather needs torch.distributed.fsdp.fully_shard; take PyTorch "
                           "2.6 or a later one")
@@ -217,19 +220,20 @@ def _managed(model: torch.nn.Module) -> Iterator[tuple[str, object]]:
 
 
 def _is_coded(module: torch.nn.Module, name: str) -> bool:
-    """Whether a module's parameter goes into 8-bit products."""
+    """Returns whether a module's parameter is a factor of 8-bit products."""
     return isinstance(module, Linear) and module.products == "fp8" and name == "weight"
 
 
 def _uses(managed) -> list[bool]:
-    """Whether each of the modules that have a parameter takes it into 8-bit products."""
+    """Returns, for each module with the parameter, whether it is a factor of 8-bit products."""
     info = managed._module_info
     return [_is_coded(info.module, info.param_name),
             *map(_is_coded, info.shared_modules, info.shared_param_names)]
 
 
 def _check_fresh(found: dict) -> None:
-    """Refuses weights that FSDP2 has gathered, or whose gathers have been changed."""
+    """Refuses weights that FSDP2 has already gathered, or whose all-gather is already
+    customized."""
     for name, managed in found.items():
         if hasattr(managed, "_unsharded_param"):
             raise RuntimeError(f"{name} has been gathered already, and FSDP2 keeps the kind of tensor "
@@ -241,7 +245,7 @@ def _check_fresh(found: dict) -> None:
 
 
 def _why_wide(managed) -> str | None:
-    """Returns why a weight is gathered as it is, in words that follow its name."""
+    """Returns why a weight is gathered in its own type, as a phrase that follows its name."""
     ranks = getattr(managed.mesh_info, "shard_mesh_size", 1)
     post_forward = managed.post_forward_mesh_info
     if managed.sharded_param.dtype not in WORKING:

@@ -1,4 +1,4 @@
-"""ZeRO with whole tensors: each rank has the states of some parameters, scales included."""
+"""ZeRO with whole tensors: each rank has the states of some parameters, including scales."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tandem.torch.optim._optimizer import Optimizer
 
 def greedy_partition(sizes: Sequence[int], ranks: int,
                      loads: Sequence[int] | None = None) -> list[list[int]]:
-    """Assigns whole tensors to ranks: FP8-LM's algorithm 1 (Peng et al. 2023, section 2.3).
+    """Assigns whole tensors to ranks by FP8-LM's algorithm 1 (Peng et al. 2023, section 2.3).
 
-    The tensors are taken from the largest to the smallest, those of one size in their order, and
-    each goes to the rank that has the fewest bytes so far, the first of several.
+    Tensors are assigned from the largest to the smallest, and in their order if sizes are equal.
+    Each goes to the rank with the fewest bytes so far, the first one if there are several.
 
     Args:
-        sizes: the bytes of each tensor.
-        ranks: how many ranks there are.
-        loads: the bytes that each rank has already; none by default.
+        sizes: the size of each tensor in bytes.
+        ranks: the number of ranks.
+        loads: the number of bytes that each rank already has; 0 by default.
 
     Returns:
         The indices of each rank's tensors, in ascending order.
 
     Raises:
-        ValueError: there is no rank, a size is negative, or ``loads`` has another length.
+        ValueError: there are no ranks, a size is negative, or ``loads`` has the wrong length.
     """
     if ranks < 1:
         raise ValueError(f"ranks is {ranks}; it counts processes, from 1")
@@ -52,10 +52,10 @@ def greedy_partition(sizes: Sequence[int], ranks: int,
 
 
 def stored_bytes(optimizer: Optimizer) -> list[int]:
-    """The bytes of each parameter's weight and states as a Tandem optimizer stores them, scales
-    included, in the order of its param groups; 0 for what is not trained.
+    """Returns the bytes of each parameter's weight and states in a Tandem optimizer, including
+    scales, in the order of its param groups; 0 for parameters that are not trained.
 
-    Gradients are not counted, which every rank has of all parameters.
+    Gradients are not counted, since every rank has those of all parameters.
     """
     return [_bytes_of(optimizer, param, group) if param.requires_grad else 0
             for _, param, group in optimizer._grouped()]
@@ -72,32 +72,31 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     """:class:`torch.distributed.optim.ZeroRedundancyOptimizer` for optimizers of
     ``tandem.torch``, with FP8-LM's partition (Peng et al. 2023, section 2.3, algorithm 1).
 
-    A rank has the states of whole tensors, and their scales with them. The step of each rank
-    updates its own parameters, which it then broadcasts. PyTorch's class balances elements;
-    this one balances the bytes that strategies store (:func:`stored_bytes`), so that param groups
-    under different strategies spread evenly. What random bits depend on are the indices
-    of all parameters, so that a step has the bits of one process, whatever the number of ranks.
+    Each rank has the states of whole tensors, including their scales. In a step each rank
+    updates its own parameters and broadcasts them. PyTorch's class balances the number of
+    elements; this class balances the bytes that strategies store (:func:`stored_bytes`), so that
+    param groups under different strategies are distributed evenly. Random bits depend on the
+    indices among all parameters, so a step has the bits of one process for any number of ranks.
 
-    :meth:`state_dict`, after :meth:`consolidate_state_dict` on all ranks, is one that an
-    optimizer in one process loads, and :meth:`load_state_dict` takes one from any number
-    of ranks.
+    After :meth:`consolidate_state_dict` on all ranks, an optimizer in one process can load
+    :meth:`state_dict`, and :meth:`load_state_dict` loads one from any number of ranks.
 
     Args:
         params: parameters or param groups, in the same order on every rank.
         optimizer_class: a class of :mod:`tandem.torch.optim`, such as ``AdamW``.
         process_group: the ranks; None for all processes.
-        parameters_as_bucket_view: as PyTorch's; needs parameters of one dtype.
-        weight_codes: parameters, by default none, whose weights travel, and are computed with,
-            as E4M3 codes with one f32 scale a tensor, as in FP8-LM's level O3: 1 byte for each
-            element is sent. Their owner keeps the weight that it updates, and on all ranks the
-            parameter holds what the codes decode to.
-        **defaults: options of ``optimizer_class``, among them ``strategy``.
+        parameters_as_bucket_view: as in PyTorch; all parameters must have the same dtype.
+        weight_codes: parameters whose weights are sent, and used in computation, as E4M3 codes
+            with one f32 scale per tensor, as in FP8-LM's level O3; by default none. One byte per
+            element is sent. The owner keeps the weight that it updates, and on all ranks the
+            parameter holds the decoded codes.
+        **defaults: options of ``optimizer_class``, such as ``strategy``.
 
     Raises:
-        TypeError: ``optimizer_class`` is none of Tandem's, or ``weight_codes`` has something
+        TypeError: ``optimizer_class`` is not Tandem's, or ``weight_codes`` contains something
             that is not a parameter of this optimizer.
-        ValueError: ranks differ in what they pass; ``overlap_with_ddp``, ``max_norm``, views of a bucket with several dtypes,
-            or what the optimizer refuses itself.
+        ValueError: ranks pass different arguments; ``overlap_with_ddp``, ``max_norm`` or bucket
+            views with several dtypes are used; or the optimizer refuses its arguments.
     """
 
     def __init__(self, params: Iterable, optimizer_class: type[Optimizer],
@@ -118,7 +117,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
             self._codes = WeightCodes(self, coded)
 
     def _check_ranks(self) -> None:
-        """Refuses, on every rank, what the ranks were given in different ways."""
+        """Raises an error on every rank if the ranks were given different arguments."""
         given = [[(tuple(p.shape), str(p.dtype), p.requires_grad) for p in group["params"]]
                  + [group.get(name) for name in ("strategy", "seed", "min_8bit_size")]
                  for group in self.param_groups]
@@ -135,7 +134,8 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     #===--------------------------------------------------------------------===#
 
     def _partition_parameters(self, params_per_rank=None) -> list[list[dict]]:
-        """The param groups of each rank. Parameters stay with their rank when groups are added."""
+        """Returns the param groups of each rank. Parameters stay on their rank when groups are
+        added."""
         if params_per_rank is not None:
             return super()._partition_parameters(params_per_rank)
         if not self._partition_parameters_cache:
@@ -146,7 +146,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
         return self._partition_parameters_cache
 
     def _assign(self) -> None:
-        """Gives each parameter that has none a rank."""
+        """Assigns a rank to each parameter that has none."""
         self._loads = self._loads or [0] * self.world_size
         params = [p for group in self.param_groups for p in group["params"]]
         fresh = [(p, size) for p, size in zip(params, self._sizes()) if p not in self._rank_of]
@@ -156,7 +156,8 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
             self._loads[rank] += sum(sizes[index] for index in part)
 
     def _sizes(self) -> list[int]:
-        """The bytes of every parameter, from an optimizer of stand-ins without memory."""
+        """Returns the bytes of every parameter, from an optimizer of stand-ins without
+        memory."""
         groups = [{**group, "params": [_stand_in(p) for p in group["params"]]}
                   for group in self.param_groups]
         for group in groups:
@@ -166,16 +167,16 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     def _init_local_optimizer(self) -> None:
         super()._init_local_optimizer()
         if self.optim._arguments["skip_nonfinite"]:
-            # Each rank looks at the gradients of its own parameters.
+            # Each rank checks the gradients of its own parameters.
             self.optim._skip_exchange = Exchange([self.process_group], self._default_device)
         self._number()
 
     def _number(self) -> None:
-        """Tells the local optimizer which numbers its parameters have among all."""
+        """Sets the local optimizer's indices of parameters to those among all parameters."""
         self.optim._indices = {id(p): i for p, i in self._param_to_index.items()}
 
     def add_param_group(self, param_group: dict) -> None:
-        """As PyTorch's; what has a rank stays there."""
+        """Adds a param group as PyTorch does. Parameters that already have a rank keep it."""
         super().add_param_group(param_group)
         if self.initialized:
             self._number()
@@ -202,7 +203,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
         if self._codes is None:
             return super().step(closure, **kwargs)
         loss = None
-        if closure is not None:  # which computes with what the others have
+        if closure is not None:  # it uses the same weights as the other ranks
             with torch.enable_grad():
                 loss = closure()
         self._codes.restore()
@@ -219,17 +220,17 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     #===--------------------------------------------------------------------===#
 
     def state_dict(self) -> dict:
-        """The state of all ranks as one process has it, where it was consolidated."""
+        """Returns the state of all ranks as in one process, on the rank that consolidated it."""
         strategies = [group["strategy"] for group in self.optim.param_groups]
         return super().state_dict() | {
             "tandem": _checkpoint.identity(self.optim._bindings, strategies)}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes this rank's part of a state, bit for bit, and the groups' options.
+        """Loads this rank's part of a state, bit for bit, and the groups' options.
 
         Raises:
-            ValueError: the state is of another graph, or of other strategies or parameters.
-                Nothing has been changed then.
+            ValueError: the state has another graph, or other strategies or parameters. Nothing
+                has changed then.
         """
         groups, given = self._partition_parameters()[self.rank], state_dict["param_groups"]
         lengths = [[len(g["params"]) for g in all] for all in (self.param_groups, given)]
@@ -256,5 +257,5 @@ def _check_class(optimizer_class: type) -> None:
 
 
 def _stand_in(param: torch.Tensor) -> torch.Tensor:
-    """A parameter of the same shape and type that takes the memory of one number."""
+    """Returns a parameter of the same shape and type that uses the memory of one element."""
     return torch.nn.Parameter(placeholder(param.detach()), requires_grad=param.requires_grad)

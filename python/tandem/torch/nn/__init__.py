@@ -1,14 +1,14 @@
-"""Modules whose saved activations are compressed inside the kernels that make them.
+"""Modules whose kernels compress the activations that they save.
 
 >>> import torch, tandem.torch
 >>> norm = tandem.torch.nn.RMSNorm(512, recipe="coat")
 >>> norm(torch.randn(4, 512)).shape
 torch.Size([4, 512])
 
-Each has the parameters of the PyTorch module it stands for, so that checkpoints load
-unchanged, and takes tensors on the CPU or on a GPU. What it keeps for the backward pass is
-stored as its recipe says (:func:`tandem.recipes`, or files on ``path``). There are functions
-of the same kinds, in :mod:`tandem.torch.nn.functional` and here.
+Each module has the same parameters as the PyTorch module that it replaces, so that checkpoints
+load unchanged, and takes tensors on the CPU or on a GPU. Its recipe (:func:`tandem.recipes`, or
+a file on ``path``) determines how activations are saved for the backward pass. The same
+functions are in :mod:`tandem.torch.nn.functional` and here.
 """
 
 from tandem.torch.nn import functional

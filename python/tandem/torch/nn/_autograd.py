@@ -1,4 +1,4 @@
-"""Layers as autograd's functions."""
+"""Layers as autograd functions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tandem.torch.nn._stored import planes_of, rows_of, storages_of, tensor_of
 
 
 def first_derivative(backward: Callable) -> Callable:
-    """A backward pass that refuses to be differentiated, and not only where an error is
-    reached: torch's own decorator has gradients of some inputs left out without a word."""
+    """Wraps a backward pass so that differentiating it is always an error. PyTorch's own
+    decorator silently omits the gradients of some inputs."""
     @functools.wraps(backward)
     def checked(ctx, *gradients):
         if torch.is_grad_enabled():
@@ -29,22 +29,22 @@ def first_derivative(backward: Callable) -> Callable:
 class LayerFunction(torch.autograd.Function):
     """Runs a layer: ``apply(layer, hypers, state, names, kept, *inputs)``.
 
-    ``names`` are those of the inputs and of their gradients, the backward pass's outputs:
-    ("x", "dx"). The outputs are those of the forward pass, in order; the gradient of "y"
-    is the backward pass's input "dy". What the layer keeps for the linear layers after it goes
-    into ``kept``, by output, then by what follows the tensor's name in the plane's.
+    ``names`` has pairs of the names of inputs and of their gradients, the backward pass's
+    outputs: ("x", "dx"). The outputs are those of the forward pass, in order; the gradient of
+    "y" is the backward pass's input "dy". Planes that the layer saves for the linear layers
+    after it are stored in ``kept``, by output and then by the suffix of the plane's name.
     """
 
     @staticmethod
     def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, kept: dict,
                 *inputs):
         step = layer.forward
-        # The first input has rows and columns; a single row may lack a dimension.
+        # The first input has rows and columns; a single row may have only one dimension.
         wide = [x for x in inputs if x.dim() > 1] or list(inputs)
         shape = rows_of(wide[0])
         tensors = planes_of({name: x for (name, _), x in zip(names, inputs, strict=True)})
         shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        # A user may write into an output, which must not be a view then.
+        # A user may write to an output in place, so it must not be a view.
         written = step.allocate(
             shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED),
             {role: shapes[step.per[role]] for role in step.outputs if step.is_plain(role)})
@@ -57,7 +57,7 @@ class LayerFunction(torch.autograd.Function):
         ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in names]
         ctx.dtype, ctx.outputs = wide[0].dtype, step.outputs
         ctx.shapes = [x.shape for x in inputs]
-        # The gradient of a leaf is the user's.
+        # The gradient of a leaf belongs to the user.
         ctx.flows = not any(x.is_leaf for x in wide)
         results = tuple(tensor_of(step, role, planes, shapes[step.per[role]], ctx.dtype)
                         for role in ctx.outputs)
@@ -83,8 +83,8 @@ class LayerFunction(torch.autograd.Function):
 
 
 def _for_others(layer: Layer, planes: dict[str, torch.Tensor]) -> dict[str, dict]:
-    """Returns the planes that a forward pass has kept of its outputs and its backward pass does
-    not need."""
+    """Returns the planes of its outputs that a forward pass has saved and its own backward pass
+    does not need."""
     kept = {}
     for plane in layer.for_others:
         suffix = plane.name.removeprefix(plane.role)

@@ -1,6 +1,6 @@
 """Finds the modules of a model that can be swapped for compressed ones.
 
-That is known by a module's type, or proved by a probe (:mod:`tandem.torch.nn._probe`).
+A module is recognized by its type or tested by a probe (:mod:`tandem.torch.nn._probe`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._probe import (HOOKS, CannotProve, Inputs, NotAlike, check_alike,
                                     small_sizes)
 
-#: Makes a new module of an old one, under options.
+#: A function from an old module and options to a new module.
 Builder = Callable[[torch.nn.Module, dict], torch.nn.Module]
 
-#: The recipe of probes, which loses nothing.
+#: The recipe of probes, which is lossless.
 _LOSSLESS = {"recipe": "fp32", "path": ()}
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
-#: The methods of a module besides its forward pass.
+#: The methods of a module other than its forward pass.
 _OWN = ("state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict",
         "get_extra_state", "set_extra_state", "_apply", "train", "__call__")
 
 
 class Unfit(Exception):
-    """Raised with the reason why a module stays as it is."""
+    """Raised with the reason why a module is not swapped."""
 
 
 #===----------------------------------------------------------------------===#
@@ -39,7 +39,7 @@ class Unfit(Exception):
 
 
 def _like(new: torch.nn.Module, old: torch.nn.Module) -> torch.nn.Module:
-    """The new module with the parameters and the mode of the old one."""
+    """Returns the new module with the parameters and the mode of the old one."""
     for name, parameter in old._parameters.items():
         new._parameters[name] = parameter
     return new.train(old.training)
@@ -90,7 +90,7 @@ _GATED = {"SwiGLU": _gated(compressed.SwiGLU), "GeGLU by erf": _gated(compressed
 
 def _epsilon(norm: torch.nn.Module) -> float | None:
     """Returns the epsilon that a norm adds to the variance, under any of the names that
-    libraries give it."""
+    libraries use."""
     for name in ("variance_epsilon", "eps", "epsilon", "norm_eps", "layer_norm_eps"):
         if hasattr(norm, name):
             return getattr(norm, name)
@@ -98,7 +98,7 @@ def _epsilon(norm: torch.nn.Module) -> float | None:
 
 
 #===----------------------------------------------------------------------===#
-# Modules that are known by their type
+# Modules that are recognized by their type
 #===----------------------------------------------------------------------===#
 
 
@@ -132,8 +132,8 @@ def _known_loss(old: torch.nn.CrossEntropyLoss) -> Builder:
     return _cross_entropy
 
 
-#: Functions that check one of PyTorch's modules and return its builder. A subclass may compute
-#: more.
+#: Functions that check one of PyTorch's modules and return its builder. Subclasses are excluded,
+#: since they may compute something else.
 _KNOWN: dict[type, Callable[[torch.nn.Module], Builder]] = {
     torch.nn.RMSNorm: _known_norm(_rms_norm, "weight"),
     torch.nn.LayerNorm: _known_norm(_layer_norm, "weight", "bias"),
@@ -174,14 +174,15 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
 
 def _check_unsharded(old: torch.nn.Module) -> None:
-    """Refuses a module in which FSDP puts parameters, as it would go on to do in the old one."""
+    """Refuses a module whose parameters FSDP replaces, since it would continue to do so in the
+    old module."""
     if getattr(old, "_is_fsdp_managed_module", False) and (
             old._modules or getattr(old, "weight", None) is not None):
         raise Unfit("FSDP shards it; compress activations before")
 
 
 def _check_plain(old: torch.nn.Module) -> None:
-    """Refuses a module that does more than its class says, and parameters that are not plain
+    """Refuses a module that does more than its class, and parameters that are not plain
     tensors."""
     if "forward" in vars(old):
         raise Unfit("it has a forward of its own")
@@ -208,7 +209,7 @@ def _check_names(old: torch.nn.Module) -> None:
 
 
 #===----------------------------------------------------------------------===#
-# Modules that a probe has to prove
+# Modules that need a probe
 #===----------------------------------------------------------------------===#
 
 
@@ -227,7 +228,7 @@ def _is_activation(module: torch.nn.Module) -> bool:
 
 
 def is_candidate(module: torch.nn.Module) -> bool:
-    """Whether a module looks like one that can be swapped."""
+    """Returns whether a module looks like one that can be swapped."""
     return bool(_known_base(module) or _is_gated(module) or _is_norm(module)
                 or _is_activation(module))
 
@@ -238,7 +239,7 @@ def _only(kind: str, names, allowed) -> None:
 
 
 def _gated_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
-    """Returns the ways to swap a gated block, and the inputs that a probe of it draws."""
+    """Returns the ways to swap a gated block, and the inputs for its probe."""
     _only("parameters", old._parameters, ())
     _only("buffers", old._buffers, ())
     parts = [old.gate_proj, old.up_proj, old.down_proj]
@@ -253,7 +254,7 @@ def _gated_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
 
 
 def _check_act(name: str, act: torch.nn.Module) -> None:
-    """Refuses what a gated block has besides linear layers if it is not a plain activation."""
+    """Refuses a gated block's activation module if it is more than a plain activation."""
     if act._parameters or act._buffers or act._modules:
         raise Unfit(f"its {name}, a {type(act).__name__}, is more than an activation")
     try:
@@ -263,7 +264,7 @@ def _check_act(name: str, act: torch.nn.Module) -> None:
 
 
 def _check_part(name: str, part: torch.nn.Module) -> None:
-    """Refuses a linear layer of a gated block if a probe cannot stand in for it."""
+    """Refuses a linear layer of a gated block if a probe cannot replace it."""
     if type(part) not in (torch.nn.Linear, compressed.Linear):
         raise Unfit(f"its {name} is a {type(part).__name__}, and no torch.nn.Linear")
     try:
@@ -294,7 +295,7 @@ def _norm_ways(old: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs]:
 
 
 def _ways(module: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs] | None:
-    """Returns the ways to swap a module, and the inputs that a probe of it draws."""
+    """Returns the ways to swap a module, and the inputs for its probe."""
     if _is_gated(module):
         return _gated_ways(module)
     if _is_norm(module):
@@ -305,8 +306,8 @@ def _ways(module: torch.nn.Module) -> tuple[Mapping[str, Builder], Inputs] | Non
 
 
 def _check_class(old: torch.nn.Module) -> None:
-    """Refuses a module that may be given more than the new one takes, or keeps its state in
-    another way."""
+    """Refuses a module whose forward pass may take more arguments than the new one, or that
+    stores its state in another way."""
     for name in _OWN:
         if getattr(type(old), name) is not getattr(torch.nn.Module, name):
             raise Unfit(f"{type(old).__name__} has a method {name} of its own")
@@ -316,8 +317,8 @@ def _check_class(old: torch.nn.Module) -> None:
 
 
 class Probes:
-    """Finds builders of modules, and remembers what was proved, for modules that differ only
-    in the values of their parameters. ``owners`` counts the modules that have a parameter, by
+    """Finds builders for modules, and caches the results of probes for modules that differ only
+    in the values of their parameters. ``owners`` is the number of modules with a parameter, by
     its id."""
 
     def __init__(self, owners: Mapping[int, int]):
@@ -329,7 +330,7 @@ class Probes:
         candidate.
 
         Raises:
-            Unfit: if it is a candidate that must stay.
+            Unfit: the module is a candidate that must not be swapped.
         """
         if not is_candidate(module):
             return None
@@ -358,7 +359,7 @@ class Probes:
 
 def _first_alike(module: torch.nn.Module, ways: Mapping[str, Builder],
                  inputs: Inputs) -> Builder | Unfit:
-    """Returns the first builder that a probe proves right, or the reasons why there is none."""
+    """Returns the first builder that passes a probe, or the reasons why there is none."""
     reasons = []
     for build in ways.values():
         try:
@@ -375,7 +376,8 @@ def _first_alike(module: torch.nn.Module, ways: Mapping[str, Builder],
 
 
 def _signature(module: torch.nn.Module) -> tuple:
-    """Equal for modules that compute the same from their parameters."""
+    """Returns a key that is equal for modules that compute the same function of their
+    parameters."""
     own = tuple((name, value if isinstance(value, bool | int | float | str) else id(value))
                 for name, value in sorted(vars(module).items())
                 if name not in ("training", "_parameters", "_buffers", "_modules", *HOOKS)
@@ -392,7 +394,8 @@ def _signature(module: torch.nn.Module) -> tuple:
 
 
 def not_served(module: torch.nn.Module) -> str | None:
-    """Returns why a module that keeps activations as PyTorch does has no compressed one."""
+    """Returns why a module that saves activations as PyTorch does has no compressed
+    counterpart."""
     if type(module).__name__ == "Conv1D" and getattr(module, "nf", None):
         return "a Conv1D, whose weight is that of a Linear transposed, has no compressed module"
     if _has_expert_weights(module):

@@ -1,4 +1,4 @@
-"""Swapping modules of an existing model for compressed ones."""
+"""Swaps modules of an existing model for compressed ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MODEL = "(the model)"
 
 @dataclass
 class Compression:
-    """The changes that :func:`compress_activations` made to a model."""
+    """The changes that :func:`compress_activations` has made to a model."""
 
-    #: Modules that were swapped: their names, and what they are now.
+    #: The names of modules that were swapped, and descriptions of the new modules.
     swapped: dict[str, str] = field(default_factory=dict)
-    #: The modules, and functions that keep activations, that were not changed, and why.
+    #: The modules and activation-saving functions that were not changed, and the reasons.
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -39,40 +39,39 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
                          recompute: bool = False, products: str = "bf16",
                          strict: bool = False,
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
-    """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
-    cross entropies, in place, for modules that keep their activations as the recipe says.
+    """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and cross
+    entropies, in place, for modules that save their activations under the recipe.
 
-    It knows by their types :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
+    It recognizes by type :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
     :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` and
-    :class:`torch.nn.CrossEntropyLoss` without weights. Other modules may compute the same: it finds
-    norms, SiLU and GELU by their names, and blocks by ``gate_proj``, ``up_proj`` and
-    ``down_proj``. It swaps each of those only if it has nothing that the new module would
-    lack, and a probe has shown that both have the same outputs and gradients, in training
-    and in evaluation mode.
-    The probe runs copies with drawn parameters and inputs, and keeps the state of random
-    generators. Parameters stay the same objects under the same names, so that optimizers go on
-    and checkpoints load.
+    :class:`torch.nn.CrossEntropyLoss` without weights. Other modules may compute the same: it
+    finds norms, SiLU and GELU by their names, and blocks by ``gate_proj``, ``up_proj`` and
+    ``down_proj``. It swaps each of these only if it has nothing that the new module lacks, and
+    if a probe has shown that both have the same outputs and gradients, in training and in
+    evaluation mode. The probe runs copies with random parameters and inputs, and preserves the
+    state of random generators. Parameters stay the same objects with the same names, so
+    optimizers remain valid and checkpoints load.
 
-    With ``recompute`` gated blocks do not keep the product that goes into ``down_proj``.
-    The backward pass computes it again of what is kept of its two factors: one more pass
-    over them, a byte for each element less under ``coat`` (docs/Activations.md).
+    With ``recompute``, gated blocks do not save the input of ``down_proj``. The backward pass
+    recomputes it from the saved factors, in one more pass over them, which saves one byte per
+    element under ``coat`` (docs/Activations.md).
 
-    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, with a warning
-    or under ``strict`` an error where they cannot, see :class:`tandem.torch.nn.Linear`. The
-    recipe for them is "coat-fp8", under which norms and
-    activations write their codes as such products take them.
+    With ``products="fp8"``, linear layers multiply 8-bit floats if they can. If they cannot,
+    there is a warning, or an error under ``strict``; see :class:`tandem.torch.nn.Linear`. The
+    recipe for them is "coat-fp8", under which norms and activations write codes in the form that
+    such products take.
 
-    A second call gives modules of :mod:`tandem.torch.nn` the recipe, ``recompute``,
-    ``products`` and ``strict`` of that call; what its recipe remembers begins anew.
+    A second call sets the recipe, ``recompute``, ``products`` and ``strict`` of existing
+    :mod:`tandem.torch.nn` modules; the history of the recipe starts anew.
 
     Returns:
-        what was swapped, and what was not changed and why. Functions that a model calls, such
-        as :func:`torch.nn.functional.silu`, are not modules and not listed, except the loss
-        function of a Hugging Face model.
+        A report on what was swapped, and what was not changed and why. Functions that a model
+        calls, such as :func:`torch.nn.functional.silu`, are not modules and are not listed,
+        except for the loss function of a Hugging Face model.
 
     Raises:
-        ValueError: if there is no such recipe or kind of products; the model is then as it was.
-        TypeError: if the recipe is not a string.
+        ValueError: there is no such recipe or kind of products. The model is then unchanged.
+        TypeError: the recipe is not a string.
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
@@ -83,7 +82,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
 def check_compression(recipe: str, *, recompute: bool = False, products: str = "bf16",
                       strict: bool = False, path: Sequence[str | os.PathLike] = ()) -> None:
-    """Refuses what :func:`compress_activations` would refuse."""
+    """Checks arguments as :func:`compress_activations` does."""
     if not isinstance(recipe, str):
         raise TypeError(f"a recipe is a name such as 'coat', got {recipe!r}; under 'fp32' layers "
                         "keep everything exactly")
@@ -92,21 +91,21 @@ def check_compression(recipe: str, *, recompute: bool = False, products: str = "
 
 
 class _Swapping:
-    """One call's way through a model."""
+    """One traversal of a model."""
 
     def __init__(self, model: torch.nn.Module, options: dict, products: str,
                  recompute: bool = False, strict: bool = False):
         self.options, self.products = options, products
         self.recompute, self.strict = recompute, strict
         self.done = Compression()
-        #: The new modules of those that have come before.
+        #: The new modules of the modules visited so far.
         self._made: dict[torch.nn.Module, torch.nn.Module] = {}
         self._probes = _candidates.Probes(Counter(
             id(p) for module in model.modules()
             for p in module._parameters.values() if p is not None))
 
     def visit_model(self, model: torch.nn.Module) -> None:
-        """Swaps what is below the model, which itself has no place of its own."""
+        """Swaps the modules below the model, which itself cannot be replaced."""
         if self._is_ours(model):
             self._change(_MODEL, model)
         elif _candidates.is_candidate(model):
@@ -116,7 +115,7 @@ class _Swapping:
         self._visit_children(model, "")
 
     def _visit_children(self, parent: torch.nn.Module, prefix: str) -> None:
-        """Swaps what is below a module, the outermost modules first."""
+        """Swaps the modules below a module, outermost first."""
         if why := _candidates.why_loss_is_left(parent):
             self.done.left[f"{prefix}loss_function"] = why
         for name, module in list(parent._modules.items()):
@@ -126,7 +125,7 @@ class _Swapping:
 
     def _visit(self, parent: torch.nn.Module, name: str, full: str,
                module: torch.nn.Module) -> torch.nn.Module:
-        """The module that has a name's place from now on."""
+        """Returns the module that a name refers to from now on."""
         if self._is_ours(module):
             self._change(full, module)
             return module
@@ -147,10 +146,10 @@ class _Swapping:
         return isinstance(module, compressed._Compressed | compressed.GatedMLP)
 
     def _new(self, module: torch.nn.Module) -> torch.nn.Module | None:
-        """The module that takes another one's place, or None if it is none to be swapped.
+        """Returns the replacement of a module, or None if it is not to be swapped.
 
         Raises:
-            Unfit: if it looks like one, but has to stay.
+            Unfit: the module is a candidate that must not be swapped.
         """
         build = self._probes.builder_of(module)
         if build is None:
@@ -162,14 +161,14 @@ class _Swapping:
         return new
 
     def _set_extras(self, module: torch.nn.Module) -> None:
-        """Gives a module what this call asks for besides the recipe."""
+        """Sets the options of this call, other than the recipe, on a module."""
         if isinstance(module, compressed.Linear):
             module.products, module.strict = self.products, self.strict
         elif isinstance(module, compressed.GatedMLP):
             module.recompute = self.recompute and not _why_kept(module)
 
     def _change(self, name: str, module: torch.nn.Module) -> None:
-        """Gives a module of an earlier call what this call asks for."""
+        """Sets the options of this call on a module from an earlier call."""
         before = self._state(module)
         if isinstance(module, compressed._Compressed) and (
                 (module.recipe, module.path) != (self.options["recipe"], self.options["path"])):
@@ -180,7 +179,7 @@ class _Swapping:
             self.done.swapped[name] = f"{before} -> {after}"
 
     def _state(self, module: torch.nn.Module) -> str:
-        """Returns the properties of a module that a second call may change, in words."""
+        """Returns a description of the properties of a module that a second call may change."""
         if not isinstance(module, compressed._Compressed):
             return self._description(module)
         where = f" of {':'.join(module.path)}" if module.path else ""
@@ -198,7 +197,7 @@ class _Swapping:
 
 
 def _name(module: torch.nn.Module, name: str) -> None:
-    """Has a linear layer's warnings call it by its first name in a model."""
+    """Sets the name of a linear layer in warnings to its first name in a model."""
     if isinstance(module, compressed.Linear) and not module._label:
         module._label = name
 

@@ -1,4 +1,4 @@
-"""Layers in torch.compile's graphs: each pass of one is an operator of PyTorch."""
+"""Layers in torch.compile's graphs, in which each pass is a PyTorch operator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _written(step: Pass) -> list[str]:
     "-> Tensor[]"))
 def run_pass(key: str, names: str, tensors: list[torch.Tensor], rows: int, columns: int,
              hypers: list[float]) -> list[torch.Tensor]:
-    """The planes that a pass writes, of those that it reads, by their names."""
+    """Runs a pass on the planes that it reads, given with their names, and returns the planes
+    that it writes."""
     step = _PASSES[key]
     given = {name: x.contiguous() for name, x in zip(names.split(","), tensors, strict=True)}
     written = step.allocate((rows, columns), tensors[0], (RoleKind.OUTPUT, RoleKind.SAVED))
@@ -60,17 +61,18 @@ def _(key, names, tensors, rows, columns, hypers):
 @torch.compiler.assume_constant_result
 def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
               vector_dtype: torch.dtype, device: torch.device) -> tuple:
-    """A key, and the names of planes: what the forward pass writes, what its backward pass
-    needs of them and of the inputs, outputs, and what the backward pass writes.
+    """Returns a key and the names of planes: those that the forward pass writes, those of them
+    and of the inputs that the backward pass needs, the outputs, and those that the backward pass
+    writes.
 
-    Nothing of what is not such a function, or cannot be compiled.
+    Returns an empty tuple for a layer that is not such a function or cannot be compiled.
     """
     executor = _executor.executor_of(torch.empty(0, device=device))
     try:
         paths = tuple(os.fspath(directory) for directory in path)
         layer = executor and compiled(name, recipe, dtype, vector_dtype, paths, (), executor.target)
     except (TypeError, ValueError):
-        return ()  # without a graph, the message
+        return ()  # running it without a graph raises the error
     if not layer or not layer.is_function:
         return ()
     key = f"{name} {recipe} {path} {dtype} {vector_dtype} {device}"
@@ -81,8 +83,8 @@ def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
 
 def described(name: str, recipe: str, path: tuple[str, ...], x: torch.Tensor,
               *others: torch.Tensor, vector_dtype: torch.dtype | None = None) -> tuple:
-    """Returns the description of a layer of these tensors in a graph, if a graph can contain
-    it."""
+    """Returns the description of a layer on these tensors in a graph, or an empty tuple if a
+    graph cannot contain it."""
     if any(isinstance(y, StoredTensor) or y.device != x.device for y in (x, *others)):
         return ()
     return _describe(name, recipe, path, x.dtype, vector_dtype or x.dtype, x.device)
@@ -107,7 +109,7 @@ def _outputs(description: tuple, planes: dict, shape: torch.Size):
 
 
 def run_layer(description: tuple, hypers: tuple, names: tuple, *inputs: torch.Tensor):
-    """As LayerFunction.apply, of a description."""
+    """Runs a described layer as LayerFunction.apply does."""
     if torch.is_grad_enabled():
         return TracedLayer.apply(description, hypers, names, *inputs)
     planes = _planes(description, hypers, [name for name, _ in names], inputs)
@@ -115,7 +117,7 @@ def run_layer(description: tuple, hypers: tuple, names: tuple, *inputs: torch.Te
 
 
 class TracedLayer(torch.autograd.Function):
-    """As LayerFunction."""
+    """The counterpart of LayerFunction in graphs."""
 
     @staticmethod
     def forward(ctx, description: tuple, hypers: tuple, names: tuple, *inputs):
@@ -138,8 +140,9 @@ class TracedLayer(torch.autograd.Function):
 
 
 class TracedLinear(torch.autograd.Function):
-    """A matrix product that keeps its input as "keep" does: ``apply(description, x, weight,
-    bias)``. What is given the same tensor keeps it once: the graph has no operator twice."""
+    """A matrix product that saves its input as the layer "keep" does: ``apply(description, x,
+    weight, bias)``. Products of the same tensor save it once, because graphs merge equal
+    operators."""
 
     @staticmethod
     def forward(ctx, description: tuple, x, weight, bias):
@@ -167,8 +170,8 @@ class TracedLinear(torch.autograd.Function):
 
 def linear_gradients(dy: torch.Tensor, weight: torch.Tensor, restore, needs: tuple,
                      has_bias: bool) -> tuple:
-    """Returns the gradients of a matrix product's input, weight and bias that are needed;
-    ``restore`` gives the rows of the input."""
+    """Returns the gradients of a matrix product's input, weight and bias that are needed.
+    ``restore`` returns the rows of the input."""
     rows = dy.reshape(-1, dy.shape[-1])
     return (dy @ weight if needs[0] else None, rows.T @ restore() if needs[1] else None,
             rows.sum(0) if has_bias and needs[2] else None)

@@ -1,4 +1,4 @@
-"""Linear layers whose products see fewer bits than their tensors have."""
+"""Linear layers with products of numbers that are reduced to fewer bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandem.torch.nn._masks import Mask, check_options
 from tandem.torch.nn._patterns import check_patterns, is_named
 from tandem.torch.nn._stored import decoded, executor_of
 
-#: A format for all layers, or one for each pattern of names.
+#: A format for all layers, or a mapping from patterns of names to formats.
 Formats = str | None | Mapping[str, str | None]
 
 #: The attribute that holds the masks of a layer.
@@ -25,14 +25,14 @@ _MODEL = "(the model)"
 
 
 class Masks(NamedTuple):
-    """The masks of a linear layer: None for a pass that is computed as it was."""
+    """The masks of a linear layer; None for a pass that is not masked."""
 
     forward: Mask | None
     backward: Mask | None
 
     @property
     def keeps_masked(self) -> bool:
-        """Whether the backward pass multiplies what the forward pass has multiplied."""
+        """Whether the backward pass multiplies the same masked factors as the forward pass."""
         return (self.forward == self.backward and self.forward is not None
                 and self.forward.is_repeatable)
 
@@ -51,7 +51,7 @@ def _masked(mask: Mask | None, x: torch.Tensor) -> torch.Tensor:
 
 
 class _MaskedProduct(torch.autograd.Function):
-    """x @ weight.T: ``apply(masks, x, weight)``, with figures 4 and 11 of the paper. Masks
+    """x @ weight.T: ``apply(masks, x, weight)``, as in figures 4 and 11 of the paper. Masks
     apply to both factors and to the result of each product."""
 
     @staticmethod
@@ -80,8 +80,8 @@ class _MaskedProduct(torch.autograd.Function):
 
 def masked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
                   masks: Masks) -> torch.Tensor:
-    """:func:`torch.nn.functional.linear` whose product is masked; the bias is added to the
-    masked product."""
+    """Computes :func:`torch.nn.functional.linear` with a masked product, to which the bias is
+    added."""
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
@@ -99,7 +99,7 @@ def masked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
 
 
 class EmulatedLinear(torch.nn.Linear):
-    """A :class:`torch.nn.Linear` that :func:`emulate` masks, until it is taken back."""
+    """A :class:`torch.nn.Linear` that :func:`emulate` has masked."""
 
     @torch.compiler.disable
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -110,7 +110,8 @@ class EmulatedLinear(torch.nn.Linear):
 
 
 def _why_left(module: torch.nn.Module) -> str:
-    """Returns why a layer with products is not masked; empty if it is none or can be."""
+    """Returns why a layer with products cannot be masked; empty if it can be or has no
+    products."""
     if type(module) in (torch.nn.Linear, EmulatedLinear):
         return "" if "forward" not in vars(module) else "it has a forward of its own"
     if isinstance(module, compressed.GatedMLP) and module.recompute:
@@ -127,11 +128,11 @@ def _why_left(module: torch.nn.Module) -> str:
 
 @dataclass
 class Emulation:
-    """The changes that :func:`emulate` made to a model."""
+    """The changes that :func:`emulate` has made to a model."""
 
     #: The layers whose products are masked, and their formats.
     masked: dict[str, str] = field(default_factory=dict)
-    #: Linear layers that are not masked, and why.
+    #: The linear layers that are not masked, and the reasons.
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -140,7 +141,8 @@ class Emulation:
 
 
 def _matches(name: str, patterns: Sequence[str]) -> str | None:
-    """The first pattern that matches a layer's name or that of a module around it."""
+    """Returns the first pattern that matches the name of a layer or of a module that contains
+    it."""
     return next((pattern for pattern in patterns if is_named(name, pattern)), None)
 
 
@@ -163,7 +165,7 @@ class _Plan:
                       if (pattern := _matches(name, exclude))}
 
     def formats(self, formats: Formats, what: str) -> dict[str, str | None]:
-        """The format of each layer that is not excluded."""
+        """Returns the format of each layer that is not excluded."""
         if not isinstance(formats, Mapping):
             return {name: formats for name in self.layers if name not in self.left}
         self._check_mapping(list(formats), what)
@@ -171,7 +173,7 @@ class _Plan:
                 for name in self.layers if name not in self.left}
 
     def _check_mapping(self, patterns: Sequence[str], what: str) -> None:
-        """Refuses mappings that say nothing, or of which a part has no effect."""
+        """Refuses mappings that are empty or have entries without effect."""
         if not patterns:
             raise ValueError(f"{what} is an empty mapping; give formats by names or patterns of "
                              "layers, or format=None to take masks back")
@@ -184,7 +186,7 @@ class _Plan:
                     "first match counts; put it before them")
 
     def passes(self, format: Formats, given: bool | Formats, what: str) -> dict:
-        """The format of each layer in one pass, which may have its own."""
+        """Returns the format of each layer in one pass, which may have its own formats."""
         if given is True:
             return self.formats(format, "format")
         return self.formats(None if given is False else given, what)
@@ -192,7 +194,7 @@ class _Plan:
 
 def _check_effect(plan: _Plan, format: Formats, forward: bool | Formats,
                   backward: bool | Formats) -> None:
-    """Refuses calls that ask for masks and would set none."""
+    """Refuses calls that request masks but would set none."""
     if format is not None and forward is False and backward is False:
         raise ValueError("forward and backward are both False, so that nothing would be masked; "
                          "leave one of them out, or pass format=None to take masks back")
@@ -203,7 +205,7 @@ def _check_effect(plan: _Plan, format: Formats, forward: bool | Formats,
 
 
 def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
-    """Refuses formats that do not exist, or that the layer's tensors cannot hold."""
+    """Refuses formats that do not exist or that the layer's types cannot represent."""
     for mask in masks:
         if mask is not None:
             mask.storage(module.weight.dtype)
@@ -212,7 +214,7 @@ def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
 def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
              backward: bool | Formats, exclude: Sequence[str], rounding: str,
              clamp: str) -> tuple[_Plan, dict[str, Masks]]:
-    """The layers of a model, and the masks of those that are not left, all of them checked."""
+    """Returns the checked layers of a model, and the masks of those to be masked."""
     check_options(rounding, clamp)
     plan = _Plan(model, exclude)
     _check_effect(plan, format, forward, backward)
@@ -228,7 +230,7 @@ def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
 def check_emulation(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
                     backward: bool | Formats = True, exclude: Sequence[str] = (),
                     rounding: str = "toward_zero", clamp: str = "both") -> None:
-    """Refuses what :func:`emulate` would refuse."""
+    """Checks arguments as :func:`emulate` does."""
     _planned(model, format, forward, backward, exclude, rounding, clamp)
 
 
@@ -244,12 +246,12 @@ def _set_masks(module: torch.nn.Linear, masks: Masks) -> None:
 def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
             backward: bool | Formats = True, exclude: Sequence[str] = (),
             rounding: str = "toward_zero", clamp: str = "both") -> Emulation:
-    """Has a model's linear layers compute their products as though floats had fewer bits.
+    """Makes a model's linear layers compute products as if floats had fewer bits.
 
-    Both factors and the result of each product of a :class:`torch.nn.Linear` are masked:
-    of the forward pass, and of both products of the backward pass. Sums inside a product
-    are PyTorch's, in float32. Weights, the bias, the residual path, norms, RoPE and
-    attention stay as they are ("To FP8 and Back Again", section 3.2, figures 3, 4 and 11).
+    Both factors and the result of each product of a :class:`torch.nn.Linear` are masked: in the
+    forward pass, and in both products of the backward pass. Sums inside a product are PyTorch's,
+    in float32. Weights, the bias, the residual path, norms, RoPE and attention are unchanged
+    ("To FP8 and Back Again", section 3.2, figures 3, 4 and 11).
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 8))
     >>> print(tandem.torch.emulate(model, "E8M3", exclude=["1"]))
@@ -258,29 +260,28 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
 
     Args:
         model: the model, which is changed in place; parameters stay the same objects.
-        format: "ExMy" for x exponent and y mantissa bits, 2 to 8 and 0 to 23; a mapping
-            from modules' names or patterns of :mod:`fnmatch` to formats, of which the
-            first match counts, None standing for no mask; None for all layers takes
-            back what earlier calls did.
-        forward: whether the forward pass is masked, or formats of its own for it.
+        format: "ExMy" for x exponent and y mantissa bits, 2 to 8 and 0 to 23; or a mapping from
+            modules' names or :mod:`fnmatch` patterns to formats, of which the first match
+            applies, with None for no mask. None for all layers undoes earlier calls.
+        forward: whether the forward pass is masked, or separate formats for it.
         backward: the same for the backward pass.
-        exclude: names of modules, or patterns, such as "lm_head" or "layers.0.*"; the
-            layers within a module of such a name stay as they are as well.
-        rounding: how mantissa bits are dropped: "toward_zero" masks them, as the paper
-            does, "nearest" rounds half to even, "stochastic" at random.
-        clamp: which magnitudes that x exponent bits lack are clamped: "inside" raises
-            those below the smallest normal number, except zero, to it; "outside" lowers
-            those above the largest number; "both", or "none".
+        exclude: names of modules, or patterns, such as "lm_head" or "layers.0.*". All layers
+            inside a matching module are excluded.
+        rounding: how mantissa bits are dropped: "toward_zero" masks them as in the paper,
+            "nearest" rounds half to even, and "stochastic" rounds at random.
+        clamp: which magnitudes beyond the range of x exponent bits are clamped: "inside" raises
+            nonzero magnitudes below the smallest normal number to it, "outside" lowers those
+            above the largest number to it, "both", or "none".
 
     Returns:
-        which layers are masked, and which are not and why.
+        A report on which layers are masked, and which are not and why.
 
     Raises:
-        ValueError: formats, options and patterns that do not exist, match no layer or come
-            after others that match the same layers, formats that would mask nothing, and
-            models without linear layers; the model is then as it was.
-        TypeError: weights of a type that no mask has, formats that are not strings, and
-            ``exclude`` that is not a list of names.
+        ValueError: a format or option does not exist, a pattern matches no layer or only layers
+            that earlier ones match, no layer would be masked, or the model has no linear layers.
+            The model is then unchanged.
+        TypeError: masks do not support the type of a weight, a format is not a string, or
+            ``exclude`` is not a list of names.
     """
     plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
     done = Emulation(left=plan.left)

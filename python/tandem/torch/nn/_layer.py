@@ -1,4 +1,4 @@
-"""A layer's two passes, compiled, over PyTorch's tensors."""
+"""A layer's two compiled passes on PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from tandem.torch import _executor
 #: The types of a module's tensors, and the compiler's names for them.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
-#: The types that hold a plane's entries. 8-bit codes are bytes to PyTorch.
+#: The dtypes for a plane's entries. PyTorch sees 8-bit codes as bytes.
 HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
            "i16": torch.int16}
 
 
 class Pass(PassPlanes):
-    """A compiled pass of a layer: tensors by role in, tensors by role out.
+    """A compiled pass of a layer, from tensors by role to tensors by role.
 
-    It runs where its tensors are, on a GPU in PyTorch's current stream, which is also
-    that of PyTorch's allocator: memory comes and goes in its order.
+    It runs on the device of its tensors. On a GPU it uses PyTorch's current stream, so that
+    PyTorch's allocator orders its uses of memory correctly.
     """
 
     def __init__(self, kernel: Kernel):
         super().__init__(kernel)
         self._local = threading.local()
-        #: The executors on which the kernel has run before.
+        #: The executors on which the kernel has already run.
         self._known: set[Executor] = set()
-        #: The plans that graphs read, which may outlive the thread that made them.
+        #: The plans that graphs read, which may outlive the thread that created them.
         self._captured: list[Plan] = []
 
     @functools.cached_property
     def _names(self) -> list[str]:
-        """The planes, none of which are given if the kernel has nothing to write."""
+        """The names of the planes, which are empty if the kernel writes nothing."""
         written = any(plane.written for plane in self.kernel.planes)
         return [plane.name for plane in self.kernel.planes] if written else []
 
     def run(self, shape: tuple[int, int], tensors: Mapping[str, torch.Tensor],
             hypers: Sequence[float] = ()) -> None:
-        """Launches the kernel over planes, which must all be there."""
+        """Launches the kernel on planes, all of which must be given."""
         if 0 in shape or not self._names:
             return
         executor = _executor.executor_of(next(iter(tensors.values())))
@@ -61,7 +61,7 @@ class Pass(PassPlanes):
             executor.launch(plan, [list(hypers)], [self._integers()], torch.get_num_threads())
 
     def _plan(self, executor: Executor) -> Plan:
-        """This thread's plan for the stream that work goes into now."""
+        """Returns this thread's plan for the current stream."""
         if executor.is_capturing and executor not in self._known:
             raise RuntimeError(
                 f"{self.kernel.name} has not run on this GPU yet, and a CUDA graph cannot "
@@ -74,7 +74,8 @@ class Pass(PassPlanes):
         return plans[key]
 
     def _launch_in_graph(self, executor: Executor, plan: Plan, hypers: Sequence[float]) -> None:
-        """A graph has the numbers of its capture, and draws new seeds by itself."""
+        """Launches the kernel in a CUDA graph. The graph keeps the hyperparameters of its
+        capture, and draws new seeds itself."""
         device = _executor.torch_device(executor)
         numbers = torch.empty((1, len(hypers)), dtype=torch.float64, device=device)
         integers = torch.ones((1, len(self.kernel.integers)), dtype=torch.int64, device=device)
@@ -88,14 +89,15 @@ class Pass(PassPlanes):
             self._captured.append(plan)
 
     def _integers(self) -> list[int]:
-        """A seed is torch's, new in each launch and the same in a checkpoint's second
-        one; there is no count of steps."""
+        """Returns the integers. Seeds are drawn from PyTorch's generator: new ones for each
+        launch, but the same when activation checkpointing recomputes it. There is no count of
+        steps."""
         return [int(torch.randint(1 << 62, ())) if kind is RoleKind.SEED else 1
                 for kind in self.kernel.integers.values()]
 
     def allocate(self, shape: tuple[int, int], like: torch.Tensor, kinds: Sequence[RoleKind],
                  shapes: Mapping[str, torch.Size] | None = None) -> dict[str, torch.Tensor]:
-        """Returns new planes, which only this pass writes: vectors, except those with
+        """Returns new planes for this pass to write, which are vectors except for those with
         ``shapes``."""
         rows, columns = shape
         planes = {}
@@ -107,7 +109,7 @@ class Pass(PassPlanes):
 
 
 class Layer(_layers.Layer):
-    """A layer whose passes run over PyTorch's tensors."""
+    """A layer whose passes run on PyTorch tensors."""
 
     _pass_type = Pass
 
@@ -116,7 +118,7 @@ class Layer(_layers.Layer):
 def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
              path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = (),
              target: str = "cpu", keeps: bool = False) -> Layer:
-    """A layer, compiled once for all modules that have it, for each kind of device."""
+    """Returns a layer, which is compiled once for all modules on one kind of device."""
     for kind in (dtype, vector_dtype):
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
@@ -126,7 +128,7 @@ def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dt
 
 @functools.lru_cache(maxsize=None)
 def decoder(storage: str, dtype: torch.dtype, target: str = "cpu") -> Pass:
-    """A kernel that makes "value" of the planes of "kept"."""
+    """Returns the kernel that decodes the planes of "kept" to "value"."""
     rules = Rules("f32 f32", ((RoleKind.SAVED, None, storage),
                               (RoleKind.INPUT, None, floats("f32")),
                               (RoleKind.OUTPUT, None, floats(EDGES[dtype]))))

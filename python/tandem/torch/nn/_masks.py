@@ -1,8 +1,8 @@
-"""Masks: tensors of which each number has been reduced to fewer bits.
+"""Masks, which reduce each number of a tensor to fewer bits.
 
-The masks are those of "To FP8 and Back Again" (section 3.2): mantissa bits are cut off,
-and magnitudes that fewer exponent bits could not represent are clamped. A mask is one
-kernel, whose output is stored as ``#tandem.masked``.
+The masks are those of "To FP8 and Back Again" (section 3.2): mantissa bits are truncated, and
+magnitudes beyond the range of the exponent bits are clamped. A mask is one kernel, whose output
+is stored as ``#tandem.masked``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLAMPS = ("both", "inside", "outside", "none")
 
 
 def check_options(rounding: str, clamp: str) -> None:
-    """Refuses roundings and clamps that no mask has."""
+    """Refuses unknown roundings and clamps."""
     for name, value, known in (("rounding", rounding, ROUNDINGS), ("clamp", clamp, CLAMPS)):
         if value not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}, got {value!r}")
@@ -42,15 +42,15 @@ class Mask(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the same number always becomes the same number."""
+        """Whether equal numbers always have equal results."""
         return self.rounding != "stochastic"
 
     def storage(self, dtype: torch.dtype) -> str:
-        """The storage of a tensor that is reduced so.
+        """Returns the storage of a tensor that this mask has reduced.
 
         Raises:
-            ValueError: there is no such format, or floats of that type cannot hold it.
-            TypeError: the format is not a string, or the type is not that of a layer's tensors.
+            ValueError: there is no such format, or floats of the type cannot represent it.
+            TypeError: the format is not a string, or layers do not support the type.
         """
         if not isinstance(self.format, str):
             raise TypeError(f"a format is a string such as 'E8M3', got {self.format!r}")
@@ -59,7 +59,7 @@ class Mask(NamedTuple):
         return _storage(self, EDGES[dtype])
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """A new tensor with the reduced numbers of ``x``, which has no gradient."""
+        """Returns a new tensor with the reduced numbers of ``x`` and without gradient."""
         x = decoded(x).contiguous()
         step, shape = _masker(self, x.dtype, executor_of(x).target), rows_of(x)
         masked = torch.empty_like(x)
@@ -74,7 +74,7 @@ def _storage(mask: Mask, type: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _masker(mask: Mask, dtype: torch.dtype, target: str) -> Pass:
-    """Returns the kernel that writes the reduced numbers of "x", which is kept as it is, to
+    """Returns the kernel that writes the reduced numbers of "x", which it does not change, to
     "value"."""
     edge = floats(EDGES[dtype])
     rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.SAVED, None, edge),

@@ -1,4 +1,5 @@
-"""Modules that stand for PyTorch's, with their parameters: checkpoints load unchanged."""
+"""Replacements for PyTorch's modules with the same parameters, so that checkpoints load
+unchanged."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ class _Compressed:
 
     def _set_recipe(self, recipe: str, path: Path) -> None:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
-        #: The recipe's state between steps by plane, such as the scales of delayed scaling.
+        #: The recipe's state between steps, by plane, such as the scales of delayed scaling.
         self._kept = LayerState()
 
     def _apply(self, fn, recurse=True):
-        """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
+        """Moves the recipe's state together with the parameters, without changing its type."""
         result = super()._apply(fn, recurse)
         for name, kept in list(self._kept.items()):
             device = fn(kept).device
             if "meta" in (device.type, kept.device.type):
-                del self._kept[name]  # there are no values to take along
+                del self._kept[name]  # there are no values to move
             else:
                 self._kept[name] = kept.to(device)
         return result
@@ -109,7 +110,7 @@ class CrossEntropyLoss(_Compressed, torch.nn.Module):
 
 
 class SwiGLU(_Compressed, torch.nn.Module):
-    """silu(gate) * up."""
+    """Computes silu(gate) * up."""
 
     def __init__(self, *, recipe: str = "coat", path: Path = ()):
         super().__init__()
@@ -120,13 +121,13 @@ class SwiGLU(_Compressed, torch.nn.Module):
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
-        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        """Returns linear(self(gate, up)); see :func:`functional.gated_linear`."""
         return F.gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options,
                               **_products_of(linear))
 
 
 class GeGLU(_Compressed, torch.nn.Module):
-    """gelu(gate) * up, with :class:`torch.nn.GELU` by erf or approximated by tanh."""
+    """Computes gelu(gate) * up, with :class:`torch.nn.GELU` by erf or approximated by tanh."""
 
     def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
         super().__init__()
@@ -142,23 +143,23 @@ class GeGLU(_Compressed, torch.nn.Module):
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
-        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        """Returns linear(self(gate, up)); see :func:`functional.gated_linear`."""
         return F.gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
                               linear.bias, **self._options, **_products_of(linear))
 
 
 class Linear(_Compressed, torch.nn.Linear):
-    """:class:`torch.nn.Linear`, whose matrix products are PyTorch's own.
+    """:class:`torch.nn.Linear`, with PyTorch's own matrix products by default.
 
-    Modules that are given the same tensor, such as a query's, a key's and a value's,
-    keep it once. Under autocast it computes in autocast's type.
+    Modules with the same input tensor, such as the query, key and value projections, save it
+    once. Under autocast it computes in autocast's type.
 
-    With ``products="fp8"`` products are of 8-bit floats: on a CPU whatever the sizes and the
-    type are, in f32 of what codes stand for; on GPUs from sm_89 on, of bfloat16 tensors (or
-    under autocast to it), where rows of a batch, ``in_features`` and ``out_features`` are
-    multiples of 16. Elsewhere they are PyTorch's own, of which a warning names the layer and
-    the reason once, and with ``strict`` an error. The recipe keeps inputs of linear layers in
-    E4M3 with a scale for the tensor.
+    With ``products="fp8"``, products are of 8-bit floats. A CPU computes them in f32 from the
+    decoded codes, for all sizes and types. GPUs from sm_89 on compute them for bfloat16 tensors
+    (or under autocast to it) if the number of rows, ``in_features`` and ``out_features`` are
+    multiples of 16. Otherwise products are PyTorch's own, with one warning that names the layer
+    and the reason, or with an error under ``strict``. The recipe must save inputs of linear
+    layers in E4M3 with one scale for the tensor.
     """
 
     products, strict = "bf16", False
@@ -178,16 +179,16 @@ class Linear(_Compressed, torch.nn.Linear):
 
 
 def _products_of(linear: torch.nn.Linear) -> dict:
-    """Returns what a module, which may be PyTorch's, says of its products."""
+    """Returns the options for the products of a module, which may be PyTorch's."""
     if not isinstance(linear, Linear):
         return {}
     return {"products": linear.products, "strict": linear.strict, "label": linear._label}
 
 
 class GatedMLP(torch.nn.Module):
-    """down_proj(act(gate_proj(x)) * up_proj(x)), as Hugging Face's Llama has it.
+    """Computes down_proj(act(gate_proj(x)) * up_proj(x)), as in Hugging Face's Llama.
 
-    With ``recompute`` the product is not kept, but recomputed in the backward pass.
+    With ``recompute`` the product is not saved but recomputed in the backward pass.
     """
 
     def __init__(self, gate_proj: torch.nn.Module, up_proj: torch.nn.Module,

@@ -1,4 +1,4 @@
-"""Names of modules, and patterns of them."""
+"""Names of modules, and patterns that match them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def is_named(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a module's name or that of one around it."""
+    """Returns whether a pattern matches the name of a module or of one that contains it."""
     parts = name.split(".")
     return any(fnmatch.fnmatchcase(".".join(parts[:count]), pattern)
                for count in range(1, len(parts) + 1))
@@ -18,7 +18,8 @@ def is_named(name: str, pattern: str) -> bool:
 
 def check_patterns(patterns: Sequence[str], layers: Iterable[str], model: torch.nn.Module,
                    what: str) -> None:
-    """Refuses patterns that match none of a model's layers, which are mostly misspelled."""
+    """Refuses patterns that match none of a model's layers, since they are probably
+    misspelled."""
     if isinstance(patterns, str):
         raise TypeError(f"{what} is a list of names, such as [{patterns!r}], not one string")
     if not isinstance(patterns, Collection):

@@ -1,7 +1,7 @@
-"""Whether a module computes what another one does: both run on drawn inputs.
+"""Probes, which test whether two modules compute the same by running both on random inputs.
 
-A probe runs copies with drawn parameters, so that it neither depends on the values that a
-module has now, which may be zeros or on the meta device, nor changes anything in the module.
+A probe runs copies with random parameters. It thus does not depend on a module's current values,
+which may be zeros or on the meta device, and does not change the module.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from dataclasses import dataclass
 
 import torch
 
-#: The dictionaries of hooks that a module has.
+#: The attributes with a module's hooks.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
          "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
          "_load_state_dict_post_hooks")
 
-#: The relative error, by the norm, of an output or gradient in float32 on a CPU. It is that of
-#: other sequences for exp and erf; GELU by tanh instead of erf is off by ten times as much.
+#: The allowed relative error, by the norm, of an output or gradient in float32 on a CPU. Other
+#: implementations of exp and erf stay below it; GELU by tanh instead of erf exceeds it
+#: tenfold.
 _CLOSE = 3e-5
 
-#: The shapes of inputs before their columns, besides a batch of sequences, which a module has
-#: to take: a group norm takes (3, columns) as well, and does there what a layer norm does.
+#: The leading shapes of further inputs. A module must also accept a batch of sequences: a group
+#: norm accepts (3, columns) too, for which it computes the same as a layer norm.
 _OTHER_ROWS = ((3,), (2, 2, 3))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs that a probe draws: their columns, and their magnitudes."""
+    """The random inputs of a probe: their columns and their magnitudes."""
 
     columns: int
     magnitudes: tuple[float, ...]
 
 
 class CannotProve(Exception):
-    """Raised with the reason why no comparison of a module's results would be enough."""
+    """Raised with the reason why comparing a module's results would not be sufficient."""
 
 
 class NotAlike(Exception):
-    """The largest error of results, which has a name."""
+    """Raised with the name and the error of the result that differs the most."""
 
     def __init__(self, name: str, error: float):
         what = (f"the relative error of its {name} is {error:.2g}" if error < math.inf
@@ -52,16 +53,16 @@ class NotAlike(Exception):
 
 def check_alike(old: torch.nn.Module, build: Callable[[torch.nn.Module], torch.nn.Module],
                 inputs: Inputs) -> None:
-    """Compares a module with what ``build`` makes of it.
+    """Compares a module with the one that ``build`` creates from it.
 
-    Both have the same drawn parameters, and run in training and in evaluation mode: first in
-    float32 on the CPU, then in the module's own type on its own device. Linear layers below the
+    Both have the same random parameters and run in training and in evaluation mode, first in
+    float32 on the CPU, then in the module's own type on its own device. Linear layers inside the
     module are replaced by small ones, so that the time does not depend on their size.
 
     Raises:
-        NotAlike: if outputs or gradients differ.
-        CannotProve: if the module draws random numbers, changes its attributes, or does not
-            run on such inputs.
+        NotAlike: outputs or gradients differ.
+        CannotProve: the module draws random numbers, changes its attributes, or does not run on
+            such inputs.
     """
     generator = torch.Generator().manual_seed(2024)
     with _apart():
@@ -75,7 +76,8 @@ def check_alike(old: torch.nn.Module, build: Callable[[torch.nn.Module], torch.n
 
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
-    """Keeps the state of random generators, and sets the modes that probes run in."""
+    """Returns a context that preserves the state of random generators and sets the modes for
+    probes."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with (torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad(),
           torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False),
@@ -85,7 +87,7 @@ def _apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_global_hooks() -> Iterator[None]:
-    """Takes off the hooks that all modules have."""
+    """Returns a context without global module hooks."""
     hooks = [getattr(torch.nn.modules.module, f"_global{kind}") for kind in HOOKS[:4]]
     kept = [dict(each) for each in hooks]
     try:
@@ -111,7 +113,8 @@ def _devices_to_try(module: torch.nn.Module, magnitudes: Sequence[float]
 
 
 def _allowed(device: torch.device, dtype: torch.dtype) -> float:
-    """Results in other types are rounded more than once on the way; a GPU may have TF32."""
+    """Returns the allowed error. Results in other types are rounded more than once, and a GPU
+    may use TF32."""
     if (device.type, dtype) == ("cpu", torch.float32):
         return _CLOSE
     return max(2 * torch.finfo(dtype).eps, 2e-3)
@@ -122,16 +125,17 @@ def _draw(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
 
 
 def _parameter(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-    """A matrix whose product keeps magnitudes, or another parameter."""
+    """Returns a random matrix whose products preserve magnitudes, or another random
+    parameter."""
     values = _draw(shape, generator)
     return values / math.sqrt(shape[-1]) if len(shape) == 2 else values + 0.25
 
 
 def _copy_of(module: torch.nn.Module,
              draw: Callable[[Sequence[int]], torch.Tensor]) -> torch.nn.Module:
-    """A copy of a module and of those below it, which has drawn parameters, linear layers
-    without hooks, and containers of its own, so that its forward pass writes nothing of the
-    module's."""
+    """Returns a copy of a module and its submodules with random parameters, linear layers
+    without hooks, and copied containers, so that its forward pass does not write to the
+    original."""
     sizes = small_sizes(module)
 
     def copied(old: torch.nn.Module) -> torch.nn.Module:
@@ -148,8 +152,8 @@ def _copy_of(module: torch.nn.Module,
 
 
 def small_sizes(module: torch.nn.Module) -> dict[int, int]:
-    """Returns the sizes that a module's linear layers have in its probe: small, and different
-    if the originals are."""
+    """Returns the sizes of a module's linear layers in its probe, which are small, and different
+    if the original sizes are."""
     sizes = sorted({size for layer in module.modules() if isinstance(layer, torch.nn.Linear)
                     for size in (layer.in_features, layer.out_features)})
     return {size: min(size, 32 + 16 * at) for at, size in enumerate(sizes)}
@@ -162,7 +166,7 @@ def _small(layer: torch.nn.Linear, sizes: dict[int, int]) -> torch.nn.Linear:
 
 def _compare(old: torch.nn.Module, new: torch.nn.Module, draws: Sequence[torch.Tensor],
              allowed: float) -> None:
-    """Compares both modules on all inputs that the old one takes."""
+    """Compares both modules on all inputs that the old one accepts."""
     before, worst = _attributes(old), (0.0, "")
     for training in (True, False):
         old.train(training)
@@ -177,7 +181,7 @@ def _compare(old: torch.nn.Module, new: torch.nn.Module, draws: Sequence[torch.T
 
 def _difference(old: torch.nn.Module, new: torch.nn.Module, x: torch.Tensor,
                 allowed: float) -> tuple[float, str]:
-    """The error of the first result that differs, and its name."""
+    """Returns the error and the name of the first result that differs."""
     parameters = dict(old.named_parameters())
     try:
         want = _results(old, x, parameters)
@@ -200,7 +204,7 @@ def _attributes(module: torch.nn.Module) -> dict[tuple, tuple]:
 
 def _results(module: torch.nn.Module, x: torch.Tensor,
              parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.Tensor | None]:
-    """A module's output, and the gradients of its input and of parameters."""
+    """Returns a module's output, and the gradients of its input and parameters."""
     generator = torch.Generator().manual_seed(7)
     before = torch.get_rng_state()
     x = x.clone().requires_grad_()
@@ -218,8 +222,8 @@ def _results(module: torch.nn.Module, x: torch.Tensor,
 
 
 def _error(got: torch.Tensor | None, want: torch.Tensor | None) -> float:
-    """The error relative to the norm; infinite if only one is there, if their types differ, or
-    if a number is not finite."""
+    """Returns the error relative to the norm. It is infinite if only one tensor exists, the
+    types differ, or a number is not finite."""
     if got is None or want is None:
         return 0.0 if got is want else math.inf
     if (got.shape, got.dtype) != (want.shape, want.dtype):

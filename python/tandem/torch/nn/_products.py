@@ -1,5 +1,5 @@
-"""Matrix products of 8-bit floats: on GPUs the runtime has cuBLASLt compute them, on CPUs
-PyTorch's products of f32 compute them of what the codes stand for."""
+"""Matrix products of 8-bit floats, which the runtime computes with cuBLASLt on GPUs, and PyTorch
+computes in f32 from the decoded codes on CPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._layer import EDGES, Pass
 from tandem.torch.nn._stored import StoredTensor, decoded, executor_of, rows_of
 
-#: The runtime's numbers of factors, and PyTorch's types of them.
+#: The runtime's numbers for types of factors, and PyTorch's types for them.
 _FACTORS = {"f8E4M3FN": 0, "f8E5M2": 1}
 _TYPES = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}
 
@@ -30,11 +30,11 @@ _WORKSPACE, _ALIGNED, _MULTIPLE = 32 << 20, 256, 16
 
 
 def is_served(x: torch.Tensor, weight: torch.Tensor, label: str, strict: bool) -> bool:
-    """Whether there are products of 8-bit floats of this input, where it is. Where a GPU has
-    none, a warning says so once for each layer and kind of reason, or a ``strict`` layer an
-    error.
+    """Returns whether the input's device supports these products of 8-bit floats. If a GPU does
+    not, there is one warning for each layer and kind of reason, or an error if the layer is
+    ``strict``.
 
-    Products of empty matrices are PyTorch's: they are the same in all types.
+    Products of empty matrices are left to PyTorch, since they are the same in all types.
     """
     if not x.numel() or not weight.numel():
         return False
@@ -53,7 +53,7 @@ def is_served(x: torch.Tensor, weight: torch.Tensor, label: str, strict: bool) -
     return False
 
 
-#: The layers and kinds of reasons that the process has been warned of.
+#: The layers and kinds of reasons that have been warned about.
 _warned: set[tuple] = set()
 
 
@@ -63,7 +63,7 @@ def _unnamed(weight: torch.Tensor) -> str:
 
 
 def _why_not(x: torch.Tensor, weight: torch.Tensor) -> tuple[str, str] | None:
-    """Returns the kind of the reason why a GPU has no such products, and the reason."""
+    """Returns the kind of the reason why a GPU does not support the product, and the reason."""
     target = executor_of(x).target
     if int(target.removeprefix("sm_")) < 89:
         return "chip", (f"its tensors are on a GPU of {target}, and GPUs have products of 8-bit "
@@ -85,46 +85,47 @@ def _why_not(x: torch.Tensor, weight: torch.Tensor) -> tuple[str, str] | None:
 
 
 class Codes(NamedTuple):
-    """A matrix in 8 bits."""
+    """A matrix in 8-bit codes and its scale."""
 
     rows: torch.Tensor
     scale: torch.Tensor
-    #: The codes of the transpose, in rows, where the kernel has written them too.
+    #: The codes of the transpose, in row-major order, if the kernel has written them.
     turned: torch.Tensor | None
 
     @staticmethod
     def of(planes: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> Codes:
-        """Planes by what follows the tensor's name in theirs."""
+        """Returns the codes from planes, which are keyed by the suffixes of their names."""
         turned = planes.get(".transposed")
         return Codes(planes[""].view(shape), planes[".scale"],
                      None if turned is None else turned.view(shape[::-1]))
 
     @property
     def transpose(self) -> torch.Tensor:
-        """Codes of the transpose, which may be a view."""
+        """The codes of the transpose, which may be a view."""
         return self.rows.t() if self.turned is None else self.turned
 
     @property
     def transposed(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Codes of the transpose as products take them, and the scale."""
+        """The codes of the transpose in the form that products take, and the scale."""
         return in_rows(self.transpose), self.scale
 
 
 def in_rows(codes: torch.Tensor) -> torch.Tensor:
-    """Codes as products take them: cuBLASLt's sum along the rows of both factors. A CPU's take
-    a view."""
+    """Returns codes in the form that products take: row-major for cuBLASLt, which sums along the
+    rows of both factors, or any view on a CPU."""
     return codes if executor_of(codes) is CPU else codes.contiguous()
 
 
 @functools.lru_cache(maxsize=None)
 def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
-    """Returns the pass that writes the codes and scale of a matrix, and a transposed copy."""
+    """Returns the pass that writes the codes and the scale of a matrix, and a transposed
+    copy."""
     return Pass(quantizer(code, copy, EDGES[dtype], target))
 
 
 def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
-    """The codes of a matrix, and the scale that they share, with a transposed ``copy`` if
-    one is wanted, which is for GPUs; a layer may have stored it so."""
+    """Returns the codes of a matrix and their scale, with a transposed ``copy`` if requested on
+    a GPU. A layer may already have stored the matrix in this form."""
     shape, copy = rows_of(x), copy and executor_of(x) is not CPU
     if (isinstance(x, StoredTensor)
             and described(x.storage).without_transpose == storage_of(code)):
@@ -143,14 +144,14 @@ def _has_ranks() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-#: The codes of each weight, and what they were computed from.
+#: The codes of each weight, and the version that they were computed from.
 _weights = WeakTensorKeyDictionary()
 
 
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
-    """Returns the codes of a weight, which are kept until the weight changes. A CUDA graph
-    makes them anew whenever it runs, and so does each call where there are ranks: FSDP gathers
-    new weights into the memory of old ones, and PyTorch counts no change."""
+    """Returns the codes of a weight, which are cached until the weight changes. A CUDA graph
+    computes them whenever it runs. With several ranks, so does each call, because FSDP gathers
+    new weights into the memory of old ones without incrementing their version."""
     executor = executor_of(weight)
     copy = copy and executor is not CPU
     if executor.is_capturing or _has_ranks():
@@ -180,10 +181,10 @@ atexit.register(_quantizer.cache_clear)
 
 def multiply(x: tuple, w: tuple, bias: torch.Tensor | None = None, *, of: str = "f8E4M3FN",
              fast: bool = False, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """x @ w.T + bias in a type, on a GPU in bf16: x and w are codes in rows, and scales; x's
-    codes are ``of`` some type and w's E4M3."""
+    """Returns x @ w.T + bias in a type, which is bf16 on a GPU. x and w are pairs of codes and
+    scales; the codes of x have the type ``of``, and those of w are E4M3."""
     if bias is not None:
-        # At an address that cuBLASLt takes.
+        # The copy has the alignment that cuBLASLt needs.
         bias = bias.detach().to(dtype, copy=True).contiguous()
     if executor_of(x[0]) is CPU:
         return _multiply_in_f32(x, w, bias, of).to(dtype)
@@ -191,7 +192,7 @@ def multiply(x: tuple, w: tuple, bias: torch.Tensor | None = None, *, of: str = 
 
 
 def _multiply_in_f32(x: tuple, w: tuple, bias: torch.Tensor | None, of: str) -> torch.Tensor:
-    """The same in f32, on a CPU. A product of two codes is exact there; after the sums of these,
+    """Computes the product in f32 on a CPU. Products of two codes are exact. After their sums,
     the product of the scales is rounded, then the product with it, then the sum with the
     bias."""
     (x, x_scale), (w, w_scale) = x, w
@@ -202,13 +203,13 @@ def _multiply_in_f32(x: tuple, w: tuple, bias: torch.Tensor | None, of: str) -> 
 
 
 def values_of(codes: torch.Tensor, code: str) -> torch.Tensor:
-    """The numbers that codes stand for under a scale of 1, which f32 holds exactly."""
+    """Returns the values of codes with scale 1, which are exact in f32."""
     return codes.view(_TYPES[code]).to(torch.float32)
 
 
 def _multiply_by_cublaslt(x: tuple, w: tuple, bias: torch.Tensor | None, of: str,
                           fast: bool) -> torch.Tensor:
-    """The same in bf16, on a GPU."""
+    """Computes the product in bf16 on a GPU."""
     (x, x_scale), (w, w_scale), executor = x, w, executor_of(x[0])
     y = torch.empty(x.shape[0], w.shape[0], dtype=torch.bfloat16, device=x.device)
     workspace = torch.empty(_WORKSPACE + _ALIGNED, dtype=torch.uint8, device=x.device)
@@ -222,7 +223,7 @@ def _multiply_by_cublaslt(x: tuple, w: tuple, bias: torch.Tensor | None, of: str
 
 class FP8Linear(torch.autograd.Function):
     """A linear layer: ``apply(kept, x, weight, bias)``, where ``kept`` has the codes of x.
-    Gradients go into products in E5M2."""
+    Gradients are factors of products in E5M2."""
 
     @staticmethod
     def forward(ctx, kept: Codes, x, weight, bias):
@@ -232,13 +233,13 @@ class FP8Linear(torch.autograd.Function):
         saved = kept if needs_weight else Codes(None, None, None)
         if saved.turned is not None:
             saved = saved._replace(rows=None)
-        # A view: FSDP2 frees the codes that it has gathered, and gathers them again.
+        # Save a view, since FSDP2 frees gathered codes and gathers them again.
         ctx.save_for_backward(*saved, *((codes.transpose, codes.scale) if needs_x
                                         else (None, None)))
         ctx.types = weight.dtype, None if bias is None else bias.dtype
         ctx.dtype, ctx.shape = x.dtype, x.shape
         y = multiply(kept[:2], codes[:2], bias, fast=True, dtype=x.dtype)
-        # No view, since FSDP2 warns of one where it hooks a module's output.
+        # Do not return a view, since FSDP2 warns about one if it hooks a module's output.
         return y.resize_(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
@@ -260,58 +261,58 @@ class FP8Linear(torch.autograd.Function):
 
 
 #===------------------------------------------------------------------------===#
-# Products of what is computed again
+# Products with recomputed factors
 #===------------------------------------------------------------------------===#
 
 
 class PlainProducts:
-    """A linear layer's three products by PyTorch, for a layer whose input is not kept."""
+    """A linear layer's three products by PyTorch, for a layer whose input is not saved."""
 
     @staticmethod
     def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
-        """x @ weight.T + bias."""
+        """Returns x @ weight.T + bias."""
         return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
     def factor(dy: torch.Tensor, copy: bool) -> torch.Tensor:
-        """The output's gradient as :meth:`to_input` and, with ``copy``, :meth:`to_weight` take
-        it."""
+        """Returns the output's gradient in the form that :meth:`to_input` and, with ``copy``,
+        :meth:`to_weight` take."""
         return decoded(dy).reshape(-1, dy.shape[-1])
 
     @staticmethod
     def to_input(dy: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The input's gradient, in rows."""
+        """Returns the input's gradient, in row-major order."""
         return (dy @ weight).contiguous()
 
     @staticmethod
     def to_weight(dy: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The weight's gradient."""
+        """Returns the weight's gradient."""
         return dy.T @ decoded(x)
 
 
 class FP8Products:
-    """The products of 8-bit floats, of the types that :class:`FP8Linear` has."""
+    """The three products of 8-bit floats, with the types of :class:`FP8Linear`."""
 
     @staticmethod
     def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
-        """x @ weight.T + bias."""
+        """Returns x @ weight.T + bias."""
         codes, of_weight = quantize(x, "f8E4M3FN"), quantized_weight(weight)
         y = multiply(codes[:2], of_weight[:2], bias, fast=True, dtype=x.dtype)
         return y.view(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
     def factor(dy: torch.Tensor, copy: bool) -> Codes:
-        """The output's gradient in codes."""
+        """Returns the output's gradient in codes."""
         return quantize(dy, "f8E5M2", copy)
 
     @staticmethod
     def to_input(dy: Codes, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The input's gradient, in rows."""
+        """Returns the input's gradient, in row-major order."""
         turned = quantized_weight(weight, copy=True).transposed
         return multiply(dy[:2], turned, of="f8E5M2", dtype=dtype)
 
     @staticmethod
     def to_weight(dy: Codes, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The weight's gradient."""
+        """Returns the weight's gradient."""
         turned = quantize(x, "f8E4M3FN", copy=True).transposed
         return multiply(dy.transposed, turned, of="f8E5M2", dtype=dtype)

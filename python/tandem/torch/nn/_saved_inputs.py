@@ -1,4 +1,4 @@
-"""Keeps the inputs of matrix products, whichever kernel has written them."""
+"""Saved inputs of matrix products, which may have been written by any kernel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tandem.torch.nn._stored import StoredTensor, executor_of, planes_of, rows_o
 
 
 class LayerState(dict[str, torch.Tensor]):
-    """The state of a module between steps: planes of scales, and whether linear layers take
-    what it keeps for them."""
+    """The state of a module between steps: planes of scales, and whether linear layers use the
+    planes that it saves for them."""
 
     def __init__(self):
         super().__init__()
@@ -24,33 +24,34 @@ class LayerState(dict[str, torch.Tensor]):
         self._offers = True
 
     def offers(self, is_capturing: bool) -> bool:
-        """Whether the module's next kernel also keeps its outputs for linear layers: until
-        none has taken what was kept. A graph gets the kernel that has run before."""
+        """Returns whether the module's next kernel also saves its outputs for linear layers,
+        which it stops doing when no layer has used them. A graph uses the kernel that has run
+        before."""
         if self._claim is not None and not self._claim.taken and not is_capturing:
             self._offers = False
         self._claim = None
         return self._offers and torch.is_grad_enabled()
 
     def remember(self, offer: SavedOutput) -> None:
-        """Takes note of what is offered to linear layers, and keeps none of it."""
+        """Records what was offered to linear layers, without keeping the planes alive."""
         self._claim = offer.claim
 
 
 @dataclass
 class Claim:
-    """Whether a linear layer has taken what was offered."""
+    """Records whether a linear layer has used the offered planes."""
 
     taken: bool = False
 
 
 @dataclass
 class SavedOutput:
-    """A layer's output, as its kernel has kept it for linear layers."""
+    """A layer's output in the form in which its kernel has saved it for linear layers."""
 
     storage: str
-    #: By what follows the tensor's name in theirs.
+    #: The planes by the suffixes of their names.
     planes: dict[str, torch.Tensor]
-    #: The output's state, which a write changes.
+    #: A key for the output's state, which changes when the output is written.
     key: tuple
     claim: Claim = field(default_factory=Claim)
 
@@ -58,32 +59,33 @@ class SavedOutput:
 def _key(x: torch.Tensor) -> tuple:
     executor = executor_of(x)
     identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
-    # A graph keeps it itself, whenever it runs.
+    # A graph saves the output itself whenever it runs.
     return x._version, identity, executor.stream, executor.is_capturing
 
 
 class SavedInputs:
-    """Keeps inputs of matrix products; products of the same input share what is kept."""
+    """Saves inputs of matrix products. Products of the same input share the saved planes."""
 
     def __init__(self):
         self._last = threading.local()
         self._offered = WeakTensorKeyDictionary()
 
     def offer(self, x: torch.Tensor, storage: str, planes: dict[str, torch.Tensor]) -> SavedOutput:
-        """Has products of x keep these planes, if they would store it so."""
+        """Offers these planes to products of x, which use them if they would save x in this
+        storage."""
         offer = self._offered[x] = SavedOutput(storage, planes, _key(x))
         return offer
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
-        """The planes that the backward pass needs, and the rows and columns."""
+        """Returns the planes that the backward pass needs, and the rows and columns."""
         planes = self.planes(layer, state, x, copies=False)
         role = layer.saved[0].role
         return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
 
     def planes(self, layer: Layer, state: dict, x: torch.Tensor,
                copies: bool = True) -> dict[str, torch.Tensor]:
-        """The same by what follows the tensor's name in theirs, and with ``copies`` a
-        transposed one where the recipe has it."""
+        """Returns the saved planes by the suffixes of their names, with ``copies`` including a
+        transposed copy if the recipe has one."""
         shape, key = rows_of(x), (layer, copies, *_key(x))
         if kept := self._take(layer, x) or self._find(x, key):
             return kept
@@ -97,7 +99,7 @@ class SavedInputs:
         return kept
 
     def _take(self, layer: Layer, x: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Returns what the kernel that made the tensor has kept of it."""
+        """Returns the planes that the kernel that produced the tensor has saved."""
         offer = self._offered.get(x)
         if offer is None or offer.key != _key(x) or (
                 layer.forward.storages.get("kept") != offer.storage):
@@ -106,15 +108,15 @@ class SavedInputs:
         return offer.planes
 
     def _remember(self, x: torch.Tensor, key: tuple, kept: dict[str, torch.Tensor]) -> None:
-        """Notes what is kept of the last tensor. Only autograd decides how long that lives, but
-        where it needs one of two copies the other one waits for the next product of this
-        tensor."""
+        """Remembers the saved planes of the latest tensor. Only autograd keeps them alive,
+        except that if it needs one of two copies, the other one is kept for the next product of
+        this tensor."""
         waiting = [kept[""]] if ".transposed" in kept else []
         planes = {suffix: weakref.ref(plane) for suffix, plane in kept.items()}
         self._last.kept = weakref.ref(x, lambda _: waiting.clear()), key, planes, waiting
 
     def _find(self, x: torch.Tensor, key: tuple) -> dict[str, torch.Tensor] | None:
-        """Returns what is kept of the tensor, if it is the last one and unchanged."""
+        """Returns the saved planes of the tensor, if it is the latest one and unchanged."""
         last, known, planes, _ = getattr(self._last, "kept", (None, None, {}, None))
         if last is None or last() is not x or known != key:
             return None

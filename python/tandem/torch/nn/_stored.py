@@ -1,4 +1,4 @@
-"""Tensors that go from layer to layer in a recipe's storage."""
+"""Tensors that are passed between layers in a recipe's storage."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STRIDED = torch.ops.aten.as_strided.default
 
 
 class StoredTensor(torch.Tensor):
-    """A tensor as a layer's kernel has stored it: codes and their scales.
+    """A tensor in the form in which a layer's kernel has stored it: codes and their scales.
 
-    Layers of :mod:`tandem.torch.nn` read it as it is, and keep it as it is where their
-    recipe says so. To PyTorch it has the shape and the type of the values; whatever else
-    computes with it gets :meth:`decode`. It cannot be written.
+    Layers of :mod:`tandem.torch.nn` read it directly, and save it unchanged if their recipe has
+    this storage. To PyTorch it has the shape and the type of the values; other operations use
+    :meth:`decode`. It cannot be written.
     """
 
     @staticmethod
@@ -34,9 +34,9 @@ class StoredTensor(torch.Tensor):
 
     def __init__(self, shape: torch.Size, dtype: torch.dtype, storage: str,
                  planes: Mapping[str, torch.Tensor]):
-        #: The storage, as a strategy spells it.
+        #: The storage in MLIR's notation.
         self.storage = storage
-        #: Arrays by what follows the tensor's name in theirs: "" for codes, ".scale".
+        #: The planes by the suffixes of their names: "" for codes, ".scale".
         self.planes = dict(planes)
 
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -58,7 +58,7 @@ class StoredTensor(torch.Tensor):
         return StoredTensor(shape, self.dtype, self.storage, self.planes)
 
     def decode(self) -> torch.Tensor:
-        """The values, in this tensor's type."""
+        """Returns the values in this tensor's type."""
         shape, step = rows_of(self), decoder(
             self.storage, self.dtype, executor_of(self).target)
         planes = {f"kept{suffix}": plane for suffix, plane in self.planes.items()}
@@ -67,7 +67,8 @@ class StoredTensor(torch.Tensor):
         return planes["value"].view(self.shape)
 
     def _copy(self) -> torch.Tensor:
-        """The values for what looks at memory, which is refused where gradients flow."""
+        """Returns the values for operations that access memory, which are an error if gradients
+        are needed."""
         return self.decode().requires_grad_(self.requires_grad)
 
     def __dlpack__(self, **options):
@@ -87,14 +88,15 @@ class StoredTensor(torch.Tensor):
 
 
 def _rows_regrouped(x: StoredTensor, shape: list[int]) -> torch.Size | None:
-    """The shape of a view with the same rows, or None."""
+    """Returns the shape of a view with the same rows, or None."""
     wanted = torch.empty(x.shape, device="meta").view(shape).shape
     return wanted if wanted[-1:] == x.shape[-1:] else None
 
 
 def _is_itself(x: StoredTensor, size: list[int], stride: list[int],
                storage_offset: int | None = None) -> bool:
-    """Whether these are a tensor's own shape and strides, as FSDP2 spells what it has gathered."""
+    """Returns whether these are a tensor's own shape and strides, which FSDP2 passes for a
+    gathered tensor."""
     return tuple(size) == x.shape and tuple(stride) == x.stride() and not storage_offset
 
 
@@ -109,23 +111,23 @@ def _refuse_writing(operation, args: tuple, kwargs: dict) -> None:
 
 
 def rows_of(x: torch.Tensor) -> tuple[int, int]:
-    """Rows and columns, which are the last dimension."""
+    """Returns the rows and columns; columns are along the last dimension."""
     columns = x.shape[-1] if x.dim() else 1
     return x.numel() // max(1, columns), columns
 
 
 def executor_of(x: torch.Tensor) -> Executor | None:
-    """Returns the executor of a tensor or its planes; None if no kernel runs there."""
+    """Returns the executor for a tensor or its planes; None if kernels cannot run there."""
     return _executor.executor_of(x.planes[""] if isinstance(x, StoredTensor) else x)
 
 
 def decoded(x: torch.Tensor) -> torch.Tensor:
-    """The values of what may be stored."""
+    """Returns a tensor, decoded if it is stored."""
     return x.decode() if isinstance(x, StoredTensor) else x
 
 
 def storages_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-    """The storages of those tensors that are stored."""
+    """Returns the storages of those tensors that are stored."""
     return {name: x.storage for name, x in tensors.items() if isinstance(x, StoredTensor)}
 
 
@@ -142,7 +144,7 @@ def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
               shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
     """Returns the result of a pass as a tensor, which is stored unless its storage is plain.
 
-    What has an entry for each element has the type that is asked for.
+    A result with an entry for each element has the type `dtype`.
     """
     if step.is_plain(role):
         value = planes[role] if planes[role].shape == shape else planes[role].view(shape)

@@ -1,11 +1,11 @@
-"""Layers as functions, with what they keep for the backward pass compressed.
+"""Layers as functions that save compressed activations for the backward pass.
 
 >>> import torch, tandem.torch
 >>> x, weight = torch.randn(4, 512), torch.ones(512)
 >>> tandem.torch.nn.functional.rms_norm(x, weight, recipe="coat").shape
 torch.Size([4, 512])
 
-Each keeps what its recipe says (:func:`tandem.recipes`, or files on ``path``).
+The recipe (:func:`tandem.recipes`, or a file on ``path``) determines what each function saves.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from tandem.torch.nn._stored import (decoded, executor_of, planes_of, rows_of, s
 
 Path = Sequence[str | os.PathLike]
 
-#: PyTorch's default epsilon of norms: the machine epsilon of f32, in which it computes them.
+#: PyTorch's default epsilon for norms: the machine epsilon of f32, in which it computes them.
 _EPSILON = torch.finfo(torch.float32).eps
 
-#: Keeps a function out of the graphs of torch.compile, which then runs it eagerly.
+#: Excludes a function from torch.compile's graphs, so that it runs eagerly.
 _uncompiled = torch.compiler.disable
 
 
 def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
            keeps: bool = False, **tensors: torch.Tensor) -> Layer:
-    """The layer for these tensors, where they are; they have one type and may be stored."""
+    """Returns the layer for these tensors on their device. They have the same type and may be
+    stored."""
     x = next(iter(tensors.values()))
     return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
                     tuple(os.fspath(p) for p in path),
@@ -49,8 +50,10 @@ def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None 
 def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
          tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
          gradients: dict[str, str] | None = None):
-    """A layer's outputs. ``gradients`` names those that are not called "d<input>"."""
-    # torch.compile of PyTorch 2.4 traces neither dicts' operator | nor a default of next().
+    """Runs a layer and returns its outputs. ``gradients`` has the names of gradients that are
+    not "d<input>"."""
+    # torch.compile of PyTorch 2.4 supports neither the operator | of dicts nor a default for
+    # next().
     inputs = {**tensors, **(vectors or {})}
     names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
     dtypes = [v.dtype for v in (vectors or {}).values()]
@@ -67,8 +70,8 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
 def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
             tensors: dict[str, torch.Tensor], vector_dtype: torch.dtype | None, names: tuple,
             inputs: dict[str, torch.Tensor]):
-    """Returns a layer's outputs, and keeps what the linear layers after it would keep if a
-    module remembers that they do."""
+    """Launches a layer and returns its outputs. It also saves the outputs for the linear layers
+    after it if the module's state records that they use them."""
     x, kept = next(iter(tensors.values())), {}
     keeps = isinstance(state, LayerState) and state.offers(executor_of(x).is_capturing)
     layer = _layer(name, recipe, path, vector_dtype, keeps, **tensors)
@@ -84,7 +87,7 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
 
 @_uncompiled
 def _launch_apart(name: str, *arguments):
-    """Launches a layer outside of a torch.compile graph, where devices are yet to be checked."""
+    """Launches a layer outside of torch.compile's graphs, after checking devices."""
     _check_devices(name, **arguments[-1])
     return _launch(name, *arguments)
 
@@ -111,9 +114,10 @@ def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch
 
 
 def _check_devices(what: str, **tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    """Refuses tensors on devices without kernels, or on a different device from the first
+    tensor."""
     if torch.compiler.is_compiling():
-        return  # such tensors are not taken into graphs
+        return  # graphs do not contain such tensors
     first = None
     for name, tensor in tensors.items():
         if tensor is None:
@@ -143,7 +147,7 @@ def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     recipe: str = "coat", path: Path = (), state: dict | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
+    """Returns x + residual and its :func:`rms_norm`, as between the blocks of a transformer."""
     _check_devices("add_rms_norm", x=x, residual=residual, weight=weight)
     check_vectors("add_rms_norm", x, weight=weight)
     check_alike("add_rms_norm", x=x, residual=residual)
@@ -174,7 +178,7 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 
 
 def _by(name: str, approximate: str) -> str:
-    """The layer of GELU or of what is made from it, by erf or by tanh."""
+    """Returns the name of the layer for GELU or a gated variant, by erf or by tanh."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
     return name if approximate == "none" else f"{name}_tanh"
@@ -199,18 +203,18 @@ def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
            state: dict | None = None) -> torch.Tensor:
-    """silu(gate) * up."""
+    """Returns silu(gate) * up."""
     return _gated("swiglu", gate, up, recipe, path, state)
 
 
 def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
-    """gelu(gate) * up, see :func:`gelu`."""
+    """Returns gelu(gate) * up; see :func:`gelu`."""
     return _gated(_by("geglu", approximate), gate, up, recipe, path, state)
 
 
 def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Each row's class in f32, -1 for none."""
+    """Returns each row's class in f32, -1 for none."""
     if x.dim() not in (1, 2) or target.shape != x.shape[:-1] or target.is_floating_point():
         raise ValueError(
             f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
@@ -218,7 +222,7 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
     ignored = target == ignore_index
     is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
     if executor_of(x) is not CPU:
-        # The host does not wait: as PyTorch's own, it is an assertion of the device.
+        # The host does not wait; like PyTorch's own check, this is an assertion on the device.
         torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
                             "nor ignore_index")
     elif is_wrong.any():
@@ -232,8 +236,8 @@ def cross_entropy(
     x: torch.Tensor, target: torch.Tensor, ignore_index: int = -100, reduction: str = "mean", *,
     recipe: str = "coat", path: Path = (), state: dict | None = None,
 ) -> torch.Tensor:
-    """:func:`torch.nn.functional.cross_entropy` of a class for each row of ``x``, which has
-    at most two dimensions and 2**24 classes.
+    """:func:`torch.nn.functional.cross_entropy` with a class for each row of ``x``, which has at
+    most two dimensions and 2**24 classes.
 
     Losses and their sum are computed in float32 and rounded to ``x``'s type at the end.
     """
@@ -251,7 +255,7 @@ def cross_entropy(
     total = losses.sum()
     if reduction == "sum":
         return total.to(x.dtype)
-    # The mean of no losses is NaN, but their gradients are zeros.
+    # The mean of no losses is NaN, but the gradients are zeros.
     count = (classes >= 0).sum()
     mean = total / count.clamp(min=1)
     return torch.where(count > 0, mean, torch.nan).to(x.dtype)
@@ -260,12 +264,13 @@ def cross_entropy(
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None,
            products: str = "bf16", strict: bool = False, label: str = "") -> torch.Tensor:
-    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once.
+    """:func:`torch.nn.functional.linear`, which saves its input under the recipe. Products of
+    the same tensor save it once.
 
-    With ``products="fp8"`` its products are of 8-bit floats: what is kept of ``x``, and E4M3
-    codes of ``weight``; in the backward pass E5M2 codes of the gradient. Where a GPU has no
-    such products, a warning says so once and calls the layer by its ``label``, or with
-    ``strict`` an error. See :class:`Linear`.
+    With ``products="fp8"`` the factors are 8-bit floats: the saved ``x``, E4M3 codes of
+    ``weight`` and, in the backward pass, E5M2 codes of the gradient. If a GPU does not support
+    such products, there is one warning that names the layer by its ``label``, or an error under
+    ``strict``. See :class:`Linear`.
     """
     check_kind(products)
     _check_devices("linear", x=x, weight=weight, bias=bias)
@@ -294,7 +299,8 @@ _linear_apart = _uncompiled(linear)
 
 def _is_fp8(recipe: str, path: Path, x: torch.Tensor, weight: torch.Tensor, label: str,
             strict: bool) -> bool:
-    """Whether products are those of 8-bit floats, which the recipe must then suit."""
+    """Returns whether products can be of 8-bit floats, after checking that the recipe suits
+    them."""
     check_recipe(_layer("keep", recipe, path, x=x))
     return _products.is_served(x, weight, label, strict)
 
@@ -313,8 +319,8 @@ def gated_linear(
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
     state: dict | None = None, products: str = "bf16", strict: bool = False, label: str = "",
 ) -> torch.Tensor:
-    """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not kept: the
-    backward pass computes it again of what is kept of ``gate`` and ``up``."""
+    """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not saved: the
+    backward pass recomputes it from the saved ``gate`` and ``up``."""
     if name not in ("swiglu", "geglu", "geglu_tanh"):
         raise ValueError(
             f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
@@ -336,7 +342,8 @@ def gated_linear(
 
 
 def _check_without_history(recipe: str, path: Path, x: torch.Tensor) -> None:
-    """Refuses a recipe whose scales of what linear layers take follow from earlier steps."""
+    """Refuses a recipe in which scales for the inputs of linear layers depend on earlier
+    steps."""
     if _layer("keep", recipe, path, x=x).remembered:
         raise ValueError(
             f"recipe {recipe!r} makes scales of earlier steps, and a gated block with "
@@ -345,7 +352,7 @@ def _check_without_history(recipe: str, path: Path, x: torch.Tensor) -> None:
 
 
 class _LinearFunction(torch.autograd.Function):
-    """A matrix product that keeps its input as the recipe says."""
+    """A matrix product that saves its input under the recipe."""
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, x, weight, bias):
@@ -373,7 +380,7 @@ def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor
 
 
 class _GatedLinearFunction(torch.autograd.Function):
-    """Computes a gated activation and the matrix product after it, of some kind."""
+    """A gated activation followed by a matrix product, with one of the kinds of products."""
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, products, gate, up, weight, bias):

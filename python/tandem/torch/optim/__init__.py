@@ -1,4 +1,4 @@
-"""Optimizers over compiled kernels, and their states.
+"""Optimizers that run as compiled kernels, and functions for their states.
 
 >>> import torch, tandem.torch
 >>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
@@ -6,7 +6,7 @@
 >>> opt.bytes_per_parameter
 12.0
 
-All of them are :class:`Optimizer`, which takes any optimizer graph, under any
+All of them are subclasses of :class:`Optimizer`, which takes any optimizer graph, under any
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 

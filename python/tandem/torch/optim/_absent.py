@@ -1,4 +1,4 @@
-"""The parameter that stands in for a weight which only the optimizer's state has."""
+"""The parameter class for weights that exist only in the optimizer's state."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-#: Functions that describe a parameter, or act on what it is to autograd, and do not read
-#: its elements. Others get the decoded weight.
+#: Functions that describe a parameter or its role in autograd without reading its elements. All
+#: others use the decoded weight.
 _DESCRIBE = frozenset("""
     __len__ backward data_ptr dim element_size empty_like full_like get_device grad is_complex
     is_conj is_contiguous is_floating_point is_neg is_same_size is_set_to is_shared is_signed
@@ -18,15 +18,15 @@ _DESCRIBE = frozenset("""
     result_type retain_grad size storage storage_offset stride untyped_storage zeros_like
     """.split())
 
-#: Functions whose results have no gradient, by anyone's expectation.
+#: Functions whose results are not expected to have a gradient.
 _DETACH = (torch.Tensor.detach, torch.Tensor.data.__get__)
 
 
 class AbsentWeight(torch.nn.Parameter):
-    """A parameter whose elements are decoded whenever something reads them.
+    """A parameter whose elements are decoded whenever they are read.
 
-    Averages of models and norms of weights are right with it. What would need a gradient
-    is refused, since none would come back from the copy, and so are writes.
+    Averages of models and norms of weights are thus correct. Operations that need a gradient are
+    refused, since the copy would not propagate it, and so are writes.
     """
 
     @classmethod
@@ -58,27 +58,27 @@ def leave(param: torch.Tensor, decoder) -> None:
 
 
 def enter(param: torch.Tensor) -> None:
-    """Makes it a parameter like others, whose weight is in memory."""
+    """Turns it into an ordinary parameter, whose weight is in memory."""
     if type(param) is AbsentWeight:
         param.__class__ = torch.nn.Parameter
         del param._decoder
 
 
 def _reads(func: Callable) -> bool:
-    """Whether a function may read elements: attributes except `data` do not."""
+    """Returns whether a function may read elements. Attributes other than `data` do not."""
     if func.__name__ in ("__get__", "__set__", "__delete__"):
         return func == torch.Tensor.data.__get__
     return func.__name__ not in _DESCRIBE
 
 
 def _writes(func: Callable) -> bool:
-    """Whether a function changes its first argument."""
+    """Returns whether a function changes its first argument."""
     name = func.__name__
     return (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
 
 
 def _value(argument):
-    """An argument, the decoded weight in place of one that is absent."""
+    """Returns an argument, or the decoded weight if it is absent."""
     if not isinstance(argument, AbsentWeight):
         return argument
     decoder = argument._decoder()

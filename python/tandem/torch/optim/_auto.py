@@ -1,4 +1,4 @@
-"""Param groups of an optimizer whose strategies are to be chosen for it."""
+"""The choice of strategies for an optimizer's param groups."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tandem.torch.optim._recommend import (AUTO, Recommendation, Search, checked
 from tandem.torch.optim._roles import ROLES, describe_parameter
 from tandem.torch.optim._wrappers import has_ranks
 
-#: Whether optimizers take named parameters, as from PyTorch 2.6 on.
+#: Whether optimizers take named parameters, which PyTorch supports from 2.6 on.
 TAKES_NAMES = at_least(2, 6)
 
 
 class Chosen(NamedTuple):
-    """Param groups with strategies, the strategy of most, and what was recommended."""
+    """Param groups with strategies, the main strategy, and the recommendation."""
 
     params: list[dict]
     strategy: str
@@ -29,18 +29,17 @@ class Chosen(NamedTuple):
 
 def choose(optimizer: str, params: Iterable, memory: object, betas: object,
            options: Mapping) -> Chosen:
-    """Divides the param groups of an optimizer by roles, each with the strategy for it.
+    """Splits the param groups of an optimizer by role, and sets the strategy for each.
 
     Args:
         optimizer: "AdamW" or "Adam".
         params: parameters, named parameters or param groups, as the optimizer takes them.
-        memory: bytes on this rank, or a text such as "24GiB".
-        betas: those of groups that name none; None for the graph's.
+        memory: the number of bytes on this rank, or a text such as "24GiB".
+        betas: the betas of groups without their own; None for the graph's defaults.
         options: further arguments of the optimizer.
 
     Raises:
-        TypeError, ValueError: as :func:`recommend`, and where a group or an option leaves no
-            choice.
+        TypeError, ValueError: as in :func:`recommend`, or a group or an option leaves no choice.
     """
     if memory is None:
         raise TypeError("strategy='auto' needs memory=, what there is on this rank for weights, "
@@ -65,7 +64,7 @@ def choose(optimizer: str, params: Iterable, memory: object, betas: object,
 
 
 def _groups(params: Iterable) -> list[dict]:
-    """Parameters as a list of param groups whose parameters are lists."""
+    """Returns parameters as a list of param groups whose parameters are lists."""
     if isinstance(params, (torch.Tensor, set, Mapping, str)) or not isinstance(params, Iterable):
         raise TypeError("strategy='auto' takes a list of parameters, named parameters or param "
                         f"groups, got a {type(params).__name__}")
@@ -83,7 +82,7 @@ def _listed(params: object) -> list:
 
 
 def _named(param: object) -> tuple[str | None, torch.Tensor]:
-    """The name of a parameter, if it has one, and the parameter."""
+    """Returns the name of a parameter, if it has one, and the parameter."""
     name, tensor = param if isinstance(param, tuple) and len(param) == 2 else (None, param)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"strategy='auto' takes tensors, got a {type(tensor).__name__}")
@@ -95,7 +94,7 @@ def _maximizes(group: Mapping, options: Mapping) -> bool:
 
 
 def _refuse(groups: list[dict], options: Mapping) -> None:
-    """Refuses what leaves no choice of a strategy for each group."""
+    """Refuses options that leave no choice of a strategy."""
     for index, group in enumerate(groups):
         for option in ("strategy", "min_8bit_size"):
             if option in group:
@@ -112,8 +111,8 @@ def _refuse(groups: list[dict], options: Mapping) -> None:
 
 
 def _divided(group: Mapping, own: list, strategies: Mapping[str, str]) -> Iterator[dict]:
-    """A param group in parts of one role each; what needs no gradient is with matrices or
-    with the first."""
+    """Yields the parts of a param group by role. Parameters without gradients are added to the
+    matrices or to the first part."""
     default = next(iter(strategies))
     roles = [tensor.role if tensor.role in strategies else default for tensor in own]
     for role in ROLES:

@@ -27,15 +27,14 @@ from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, 
                                   laid_out, rows_and_columns, rows_in_memory)
 
 
-#: The planes of a gradient that a state keeps for the next one's scales, by name.
+#: The planes of a gradient that a state keeps for the scales of the next gradient, by name.
 History = Mapping[str, torch.Tensor]
 
 
 class ParamBinding:
     """A parameter bound to memory: the addresses of its planes.
 
-    A binding stays valid until the parameter, or a plane of its state, gets other
-    memory.
+    A binding stays valid until the memory of the parameter or of a plane of its state changes.
     """
 
     __slots__ = (
@@ -48,17 +47,18 @@ class ParamBinding:
     def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
                  state: dict | None, label: str):
         self.binding, self.index, self.label = binding, index, label
-        #: The number that its random bits depend on.
+        #: The key for its random bits.
         self.key = index
-        #: The number of the param group, which says what the binding is.
+        #: The index of the param group, which selects the binding.
         self.group = group
         self.param, self.state = param, state
-        #: The division of a DTensor among ranks, and this rank's piece; all of a plain tensor.
+        #: The sharding of a DTensor, and this rank's piece, which is the whole of a plain
+        #: tensor.
         self.shard, self.spec = shard_of(param), getattr(param, "_spec", None)
         self.local = param = local_of(param)
-        #: The number of its first element, and how the kernel takes it for a shard.
+        #: The index of its first element, and its sharding for the kernel.
         self.first, self.sharding = binding.place_of(self.shard)
-        #: Whether each rank updates all of the parameter, and takes its piece.
+        #: Whether each rank updates the whole parameter and keeps its piece.
         self.gathers = self.shard is not None and binding.gathers(self.shard)
         measure = self.shard.measure(param.dtype) if self.gathers else param
         state = state and local_state(state)
@@ -70,24 +70,25 @@ class ParamBinding:
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: A tensor with the shape and the layout of the planes.
         self.like = plane = empty_plane(binding.like(measure, state), param.dtype, "meta")
-        #: Whether the parameter goes through a copy: one with gaps does.
+        #: Whether the kernel updates a copy of the parameter, such as for one with gaps.
         self.copied = not binding.hidden and (self.gathers or not is_plane(param, plane))
-        #: Whether planes and gradient are in C order, and else their strides.
+        #: Whether planes and gradient are in C order, and their strides.
         self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
         names = list(binding.state_planes)
-        #: The planes of a state, in one call; twice the same where it has but one.
+        #: Gets the planes of a state in one call. itemgetter returns a tuple only for several
+        #: names, so a single name is repeated.
         twice = names * 2 if len(names) == 1 else names
         self.planes = itemgetter(*twice) if names else None
         addresses = {name: state[name].data_ptr() for name in names}
-        #: In the kernel's order; the caller fills in the gradient's.
+        #: The addresses in the kernel's order; the caller fills in those of the gradient.
         self.pointers = [
             addresses.get(plane.name, self.address) for plane in binding.kernel.planes
         ]
 
     def watch(self, replay: _tandem.ReplayCache, launch: int, tensor: int,
               counts: bool) -> None:
-        """Tells the cache of replays where this parameter and its state are; `counts` says
-        whether its count of steps is a tensor."""
+        """Adds this parameter and its state to the replay cache. `counts` is whether its count
+        of steps is a tensor."""
         binding, names = self.binding, list(self.binding.state_planes)
         if counts and binding.step:
             names.append(binding.step)
@@ -96,8 +97,8 @@ class ParamBinding:
                    self.param.grad)
 
     def is_current(self, param: torch.Tensor) -> bool:
-        """Whether the parameter has its memory, type and layout as when it was bound. The
-        caller has checked its state."""
+        """Returns whether the parameter still has the memory, type and layout that it was bound
+        with. The caller has checked its state."""
         if param is not self.param or (getattr(param, "_spec", None) is not self.spec
                                        and shard_of(param) != self.shard):
             return False
@@ -114,13 +115,13 @@ class ParamBinding:
         )
 
     def staged(self) -> torch.Tensor:
-        """A copy of the parameter as the kernel takes it; of one that is gathered, all ranks
-        ask for it together."""
+        """Returns a copy of the parameter in the form that the kernel takes. If the parameter is
+        gathered, all ranks must call this together."""
         whole = self.shard.gather(self.param.detach()) if self.gathers else self.local
         return laid_out(whole, self.like, self.dtype)
 
     def take(self, copy: torch.Tensor) -> None:
-        """Gives the parameter what a kernel has written into such a copy."""
+        """Updates the parameter from a copy that a kernel has written."""
         self.local.copy_(self.shard.piece_of(copy) if self.gathers else copy)
 
     def address_of(self, grad: torch.Tensor) -> int | None:
@@ -138,14 +139,15 @@ class ParamBinding:
         return None
 
     def plane_of(self, grad: torch.Tensor) -> torch.Tensor:
-        """The gradient as the kernel reads it: itself, or a converted copy."""
+        """Returns the gradient in the form that the kernel reads: the gradient itself, or a
+        converted copy."""
         check_grad(grad, self.like, lambda: self.label)
         return laid_out(grad, self.like, self.grad_dtype)
 
 
 def check_grad(grad: torch.Tensor, param: torch.Tensor,
                label: Callable[[], str]) -> None:
-    """Refuses gradients that no kernel reads."""
+    """Refuses gradients that kernels cannot read."""
     if grad.layout is not torch.strided:
         raise RuntimeError(
             f"the gradient of {label()} is sparse ({grad.layout}), which "
@@ -160,15 +162,15 @@ def check_grad(grad: torch.Tensor, param: torch.Tensor,
 
 
 class KernelBinding(ParamPlanes):
-    """One kernel, its plan, and what a step is about to run on it.
+    """One kernel, its plan, and the data of the step in preparation.
 
     Args:
         kernel: the kernel.
-        count: what the state calls its count of steps, if the kernel needs none.
-        executor: what it runs on.
-        model: the same binding of the CPU, if that is another.
-        codes: the binding without a copy of the weights, if this one's kernel writes one
-            beside codes; it knows of states.
+        count: the state's key for its count of steps, if the kernel needs none.
+        executor: the executor that runs the kernel.
+        model: the same binding on the CPU, if that is a different one.
+        codes: the binding without a copy of the weights, if this one's kernel writes one in
+            addition to codes. It handles states.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
@@ -177,38 +179,38 @@ class KernelBinding(ParamPlanes):
         self.executor, self._model, self._codes = executor, model, codes
         self.device = torch_device(executor)
         self.plan = Plan(kernel, executor.device)
-        #: Checks the gradients before anything is written, if asked for.
+        #: The check of the gradients before anything is written, if enabled.
         self.check: FiniteCheck | None = None
         #: The types that parameters of this binding can have.
         self.dtypes = [DTYPES[type] for type in self.types]
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
         self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
                           if not plane.persistent]
-        #: All that the state of a parameter holds.
+        #: The names of all entries in a parameter's state.
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
-        #: Adds up over ranks what the step reduces, if they share its parameters.
+        #: The exchange of the step's reductions between ranks, if they share its parameters.
         self.exchange: Exchange | None = None
         self.shardings: list[Sharding | None] = []
-        #: The part of a launch that ranks compare besides scalars.
+        #: A description of the launch that ranks compare, in addition to scalars.
         self._launched = ""
         self._bound: tuple = ()
         self._probe: Plan | None = None
         self.clear()
 
     def clear(self) -> None:
-        """Forgets the step that was being prepared."""
+        """Discards the step in preparation."""
         self.bound_params: list[ParamBinding] = []
         self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
         #: The rows of scalars: (param group, step, type of the weight).
         self.table: list[tuple[int, int, torch.dtype]] = []
         self._row_numbers: dict[tuple[int, int, torch.dtype], int] = {}
-        #: Counts of steps in a GPU's memory, by what stands for them in rows.
+        #: Counts of steps in a GPU's memory, by their stand-ins in rows.
         self.counters: dict[int, torch.Tensor] = {}
         self._params: list[torch.Tensor] | None = None
-        #: The gradients that the step has to encode, by the types that they are read in.
+        #: The gradients that the step has to encode, by the types in which they are read.
         self._enlisted: dict[torch.dtype, list[tuple]] = {}
-        #: The states of gradients with delayed scales, and the histories that they get.
+        #: The states of gradients with delayed scaling, and their new histories.
         self._histories: list[tuple[Mapping, History]] = []
 
     @property
@@ -219,7 +221,7 @@ class KernelBinding(ParamPlanes):
         return self._params
 
     def row(self, group: int, step: int, dtype: torch.dtype) -> int:
-        """The number of a row of scalars, which is added if it is new."""
+        """Returns the index of a row of scalars, which is added if it is new."""
         key = group, step, dtype
         number = self._row_numbers.setdefault(key, len(self.table))
         if number == len(self.table):
@@ -227,62 +229,63 @@ class KernelBinding(ParamPlanes):
         return number
 
     def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
-        """A tensor's rows and columns as the kernel takes them."""
+        """Returns the kernel's rows and columns for a tensor."""
         return (rows_and_columns(tensor) if self.kernel.is_matrix
                 else rows_in_memory(tensor, self.group))
 
     @property
     def has_copy(self) -> bool:
-        """Whether the kernel writes a copy of weights that are in codes."""
+        """Whether the kernel writes a decoded copy of weights in codes."""
         return self._codes is not None
 
     @property
     def of_states(self) -> KernelBinding:
-        """The binding that states are made, checked and converted by."""
+        """The binding that creates, checks and converts states."""
         return self._codes or self
 
     def bytes_per_parameter(self, releases: bool = False) -> float:
-        """Bytes of weight, gradient and states together, from their storages; without
-        the gradient if that is released."""
+        """Returns the number of bytes per parameter for weight, gradient and states, from their
+        storages, without the gradient if it is released."""
         return sum(plane.bytes_per_element for plane in self.kernel.planes
                    if plane.persistent or not (releases and plane.kind is RoleKind.GRAD))
 
     def is_weight(self, name: str) -> bool:
-        """Whether a plane is one of the weight's."""
+        """Returns whether a plane belongs to the weight."""
         return any(plane.name == name for plane in self.weight_planes)
 
     def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
-        """The shape of a plane beside a tensor with the layout of its parameter's planes."""
+        """Returns the shape of a plane for a tensor with the layout of its parameter's
+        planes."""
         return torch.Size(self.shape_of(plane, like.shape, self.size_of(like)))
 
     def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
-        """Bytes of one plane of a parameter."""
+        """Returns the size of one plane of a parameter in bytes."""
         return self._shape(plane, like).numel() * DTYPES[plane.type].itemsize
 
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
-        """Memory for one plane of a parameter."""
+        """Allocates one plane of a parameter."""
         dtype = DTYPES[plane.type]
         if plane.sets_size:
             return empty_plane(like, dtype, self.device)
         return torch.empty(self._shape(plane, like), dtype=dtype, device=self.device)
 
     def _ordered(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a tensor in the layout of planes, in which a matrix is stored row by row."""
+        """Returns a tensor in the layout of planes, in which a matrix is row-major."""
         if not self.kernel.is_matrix:
             return tensor
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
     def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
-        """Returns a tensor with the layout of the parameter's planes: itself, its codes, or a
-        matrix in C order."""
+        """Returns a tensor with the layout of the parameter's planes: the parameter itself, its
+        codes, or a matrix in C order."""
         if self._codes:
             return self._codes.like(param, state)
         has_codes = self.hidden and state
         return self._ordered(state[self.weight_planes[0].name] if has_codes else param)
 
     def place_of(self, shard: Shard | None) -> tuple[int, Sharding | None]:
-        """The number of this rank's first element, and what a plan is told of the shards; a
-        tensor that each rank has, or whose pieces are not rows, is one to itself."""
+        """Returns the index of this rank's first element and the sharding for a plan. A tensor
+        that each rank has in full, or whose pieces are not rows, is treated as unsharded."""
         if (shard is None or shard.is_whole or shard.starts is None or not shard.is_in_c_order
                 or self.gathers(shard)):
             return 0, None
@@ -291,8 +294,8 @@ class KernelBinding(ParamPlanes):
                                      (*shard.starts, shard.shape.numel()))
 
     def _spread(self, state: Mapping, param: torch.Tensor) -> dict:
-        """A state's planes as the parameter is spread over ranks: DTensors if it is one, with
-        the parameter's first dimension where they have entries for its rows."""
+        """Returns a state with planes that are sharded like the parameter: DTensors if it is
+        one, which divide the parameter's first dimension if they have entries for its rows."""
         if (shard := shard_of(param)) is None:
             return dict(state)
         return {name: self._beside(shard, self.state_planes[name], value)
@@ -309,12 +312,12 @@ class KernelBinding(ParamPlanes):
         return shard.beside(local, self._shape(plane, shard.measure(torch.float32)))
 
     def divided(self, state: Mapping, shard: Shard) -> dict:
-        """A state of all of a parameter, of which each rank has its piece."""
+        """Shards the state of a whole parameter, so that each rank keeps its piece."""
         return {name: self._piece(shard, self.state_planes[name], value)
                 if name in self.state_planes else value for name, value in state.items()}
 
     def _piece(self, shard: Shard, plane: Plane, whole: torch.Tensor) -> torch.Tensor:
-        """The DTensor of a whole plane."""
+        """Returns the DTensor of a whole plane."""
         if self.gathers(shard):
             return shard.replicated(whole)
         if plane.sets_size:
@@ -328,24 +331,25 @@ class KernelBinding(ParamPlanes):
         return self._beside(shard, plane, own)
 
     def gathers(self, shard: Shard) -> bool:
-        """Whether each rank updates all of a small DTensor, since pieces cannot be updated
-        apart; its state is then on all ranks."""
+        """Returns whether each rank updates the whole of a small DTensor, since its pieces
+        cannot be updated separately. Its state is then on all ranks."""
         reason = reason_for_rows(self) if not shard.is_whole else None
         return (reason is not None and shard.shape.numel() <= GATHERED
                 and cut_of(shard, self) is not None)
 
     def updated(self, param: torch.Tensor) -> torch.Tensor:
-        """The tensor that a rank updates of a parameter: its piece, or all of it."""
+        """Returns the tensor that this rank updates: its piece of the parameter, or the
+        whole."""
         shard = shard_of(param)
         if shard is not None and self.gathers(shard):
             return shard.gather(param.detach())
         return local_of(param)
 
     def initial_state(self, param: torch.Tensor) -> dict:
-        """The state of a parameter that has not taken a step.
+        """Returns the initial state of a parameter.
 
-        States and residuals are zero; a master weight holds the parameter's value,
-        and so do codes, as far as they can.
+        States and residuals are zero. Master weights hold the parameter's value, and so do
+        codes, to their precision.
         """
         whole, param = param, self.updated(param)
         like = self.like(param, None)
@@ -361,7 +365,7 @@ class KernelBinding(ParamPlanes):
         return ({self.step: 0} if self.step else {}) | self._spread(planes, whole)
 
     def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
-        """Writes a parameter's value into the planes of its state."""
+        """Writes a parameter's value to the planes of its state."""
         shard, param, state = shard_of(param), self.updated(param), local_state(state)
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
         self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
@@ -369,7 +373,7 @@ class KernelBinding(ParamPlanes):
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
-        """The weights that these states hold, on this rank."""
+        """Returns the weights in these states, on this rank."""
         states = list(map(local_state, states))
         likes = [self._ordered(state[self.weight_planes[0].name]) for state in states]
         weights = [empty_plane(like, dtype, self.device) for like in likes]
@@ -380,13 +384,13 @@ class KernelBinding(ParamPlanes):
         return weights
 
     def empty_grad(self, like: torch.Tensor) -> list[torch.Tensor]:
-        """Memory for the planes of a gradient but those in the state."""
+        """Allocates the planes of a gradient, except for those in the state."""
         return [self.empty(plane, like) for plane in self.grad_planes if not plane.persistent]
 
     def history_after(self, state: Mapping | None, like: torch.Tensor) -> History:
-        """Copies of a gradient's planes in the state, for an encoding to write; zeros where
-        there is no state yet. The state gets them when the step is taken, so that a gradient
-        that no step takes leaves no trace."""
+        """Returns copies of a gradient's planes in the state, for an encoding to write, or zeros
+        without a state. The state is updated when the step is taken, so that a gradient that no
+        step uses has no effect."""
         planes = [plane for plane in self.grad_planes if plane.persistent]
         after = {plane.name: self.empty(plane, like).zero_() for plane in planes}
         for name, plane in after.items() if state else ():
@@ -394,12 +398,12 @@ class KernelBinding(ParamPlanes):
         return after
 
     def note_history(self, bound: ParamBinding, history: History | None) -> None:
-        """Has the step give a state the history that belongs to the gradient which it takes."""
+        """Makes the step update a state with the history of its gradient."""
         if history:
             self._histories.append((bound.state, history))
 
     def keep_histories(self, skip: torch.Tensor | None = None) -> None:
-        """Gives states the histories that belong to the gradients of the step, unless it is
+        """Updates states with the histories of the step's gradients, unless the step is
         skipped."""
         pairs = [(local_of(state[name]), value) for state, history in self._histories
                  for name, value in history.items()]
@@ -410,12 +414,12 @@ class KernelBinding(ParamPlanes):
     def encode_grads(self, grads: Sequence[torch.Tensor], likes: Sequence[torch.Tensor],
                      planes: Sequence[list[torch.Tensor]], histories: Sequence[History],
                      shards: Sequence[Shard | None] = (), adds: bool = False) -> None:
-        """Writes gradients of one type into planes, or adds them to what is there.
+        """Writes gradients of one type to planes, or adds them to the planes' values.
 
         Args:
-            planes: those of each gradient but those of its history.
-            histories: of each, what :meth:`history_after` has given.
-            shards: how the parameters are spread over ranks, which encode all of them
+            planes: the planes of each gradient, except for its history.
+            histories: the history of each gradient from :meth:`history_after`.
+            shards: the sharding of each parameter over ranks, which encode all gradients
                 together.
         """
         dtype = _encoded_from(grads[0])
@@ -425,7 +429,8 @@ class KernelBinding(ParamPlanes):
                      shards=shards)
 
     def enlist_grad(self, bound: ParamBinding, grad: torch.Tensor) -> list[torch.Tensor]:
-        """The planes that :meth:`encode_enlisted` writes a gradient into."""
+        """Adds a gradient for :meth:`encode_enlisted`, and returns the planes that it will
+        write."""
         check_grad(grad, bound.like, lambda: bound.label)
         planes, history = self.empty_grad(bound.like), self.history_after(bound.state, bound.like)
         self._enlisted.setdefault(_encoded_from(grad), []).append(
@@ -440,8 +445,8 @@ class KernelBinding(ParamPlanes):
         self._enlisted = {}
 
     def asks_ranks(self, shard: Shard) -> bool:
-        """Whether ranks do something together with a DTensor before they compare steps: they
-        gather it, or encode it under a scale for the tensor."""
+        """Returns whether ranks communicate about a DTensor before they compare steps, because
+        they gather it or encode it with one scale for the tensor."""
         encoded = [*(self.grad_planes if self.encodes else ()),
                    *(self.weight_planes if self.hidden else ())]
         return self.gathers(shard) or (
@@ -455,7 +460,7 @@ class KernelBinding(ParamPlanes):
                 for plane in self.grad_planes]
 
     def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-        """The gradient that these planes hold."""
+        """Returns the gradient in these planes."""
         grad = torch.empty_like(planes[0], dtype=dtype)
         history = self.history_after(None, planes[0])  # no value depends on it
         self.convert([self._with_history(planes, history)], self.grad_storage, [grad],
@@ -465,8 +470,9 @@ class KernelBinding(ParamPlanes):
     def convert(self, sources: Sequence, source: str, targets: Sequence, target: str,
                 planes: Sequence[Plane], threads: int = 0,
                 shards: Sequence[Shard | None] = (), **options) -> None:
-        """:func:`convert` of the binding's tensors, which are where its kernel runs; `shards`
-        says how targets are spread over ranks, which convert together what has one scale."""
+        """Converts the binding's tensors as :func:`convert` does, on the device of its kernel.
+        `shards` is the sharding of targets over ranks, which convert tensors with one scale
+        together."""
         options.setdefault("matrix", self.kernel.is_matrix)
         if any(map(is_shared, planes)):
             places = [self.place_of(shard) for shard in shards]
@@ -481,8 +487,8 @@ class KernelBinding(ParamPlanes):
 
     def check_state(self, state: Mapping, param: torch.Tensor, label: str,
                     moves: bool = False) -> None:
-        """Refuses a state that is not one of this kernel; `moves` says whether its
-        planes go to the parameter's device first."""
+        """Refuses a state that does not match this kernel. `moves` is whether its planes are
+        moved to the parameter's device first."""
         shard, own = shard_of(param), local_of(param)
         for name in self.state_planes:
             tensor = state.get(name)
@@ -498,7 +504,7 @@ class KernelBinding(ParamPlanes):
 
     def _problem(self, state: Mapping, param: torch.Tensor, device: torch.device,
                  moves: bool) -> str | None:
-        """Returns what a state lacks to fit this kernel."""
+        """Returns why a state does not match this kernel, or None if it does."""
         if self.step and self.step not in state:
             return f"lacks the count {self.step!r}"
         measures = self._measures(state, param)
@@ -509,21 +515,22 @@ class KernelBinding(ParamPlanes):
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
             shape = self._shape(plane, measures[plane.role])
-            # Entries that elements share once had one dimension.
+            # Older states have shared entries in one dimension.
             if tensor.shape != shape and (plane.sets_size or tensor.numel() != shape.numel()):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != device:
                 return f"has {name!r} on {tensor.device}, not on {device}"
         role = self.weight_planes[0].role
         for name in state:
-            # Bits of the weight that no kernel here would read, as after p.data.float().
+            # The state has planes of the weight that this kernel would not read, as after
+            # p.data.float().
             if (name == role or name.startswith(f"{role}.")) and name not in self.state_planes:
                 return f"has {name!r}, not the weight by itself"
         return None
 
     def _measures(self, state: Mapping, param: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Returns a tensor with the layout of each tensor's planes, which may differ from the
-        parameter's: then its rows differ too."""
+        """Returns a tensor with the layout of each tensor's planes. If it differs from the
+        parameter's layout, its rows differ too."""
         measures = {plane.role: param for plane in self.state_planes.values()}
         for name, plane in self.state_planes.items():
             tensor = state.get(name)
@@ -533,8 +540,8 @@ class KernelBinding(ParamPlanes):
         return measures
 
     def shaped(self, state: Mapping, param: torch.Tensor) -> dict:
-        """A state that has been checked, whose entries for groups have their shape; once they
-        had one dimension, but not those of DTensors."""
+        """Returns a checked state with entries for groups in their current shape. Older states
+        have them in one dimension, except for DTensors."""
         if is_dtensor(param):
             return dict(state)
         measures = self._measures(state, param)
@@ -544,7 +551,7 @@ class KernelBinding(ParamPlanes):
 
     def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
              label: str) -> ParamBinding:
-        """Binds a parameter of a param group; its planes take the parameter's layout."""
+        """Binds a parameter of a param group. Its planes get the parameter's layout."""
         if self.state_names:
             self.of_states.check_state(state, param, label)
             own, shard = local_state(state), shard_of(param)
@@ -556,17 +563,17 @@ class KernelBinding(ParamPlanes):
         return ParamBinding(self, index, group, param, state, label)
 
     def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
-        """A state of this kernel, all planes in one layout."""
+        """Returns a state of this kernel with all planes in one layout."""
         state, like = dict(state), self.like(param, state)
         for role in dict.fromkeys(p.role for p in self.state_planes.values()):
             self._lay_out(role, state, like)
         return state
 
     def _lay_out(self, role: str, state: dict, like: torch.Tensor) -> None:
-        """Gives the planes of one tensor the layout of another.
+        """Changes the planes of one tensor to the layout of another.
 
-        Elements that share a scale are neighbours in memory, those of a row. Where these
-        become others, the values are decoded and encoded anew.
+        Elements that share a scale are neighbours in a row in memory. If the neighbours change,
+        values are decoded and encoded again.
         """
         planes = [p for p in self.state_planes.values() if p.role == role]
         tensors = [state[p.name] for p in planes]
@@ -582,8 +589,8 @@ class KernelBinding(ParamPlanes):
 
     def _encoded_anew(self, role: str, planes: Sequence[Plane], tensors: Sequence,
                       like: torch.Tensor, has_rows: bool = True) -> list[torch.Tensor]:
-        """The planes of one tensor in another layout, by way of float32; `has_rows` says
-        whether groups begin anew in each row of those given."""
+        """Returns the planes of one tensor in another layout, converted through float32.
+        `has_rows` is whether groups of the given planes start anew in each row."""
         wide, storage = (empty_plane(tensors[0], torch.float32, self.device),
                          self.kernel.storages[role])
         self.convert([_dense(planes, tensors, tensors[0])], storage, [wide],
@@ -596,8 +603,8 @@ class KernelBinding(ParamPlanes):
         return made
 
     def with_rows(self, state: Mapping, param: torch.Tensor) -> dict:
-        """A state in which groups that share a scale went on from row to row, as before
-        version 3 of states, with groups that begin anew in each row."""
+        """Converts a state from before version 3, in which groups that share a scale continue
+        from row to row, to groups that start anew in each row."""
         state = dict(state)
         if self.kernel.is_matrix:
             return state
@@ -610,9 +617,8 @@ class KernelBinding(ParamPlanes):
         return state
 
     def _connect(self) -> None:
-        """Finds the shards of the step's parameters, by the groups of ranks that have them, and
-        the exchange of reductions between these; None where they have nothing to tell each
-        other."""
+        """Determines the shardings of the step's parameters, with the groups of ranks, and the
+        exchange of reductions between them, which is None if there is nothing to exchange."""
         self.exchange, shards = None, [bound.shard for bound in self.bound_params]
         self.shardings = [bound.sharding for bound in self.bound_params]
         if not (self.kernel.reductions or self.kernel.measures or self.check):
@@ -626,13 +632,13 @@ class KernelBinding(ParamPlanes):
                 for bound, row, sharding in zip(self.bound_params, self.rows, self.shardings)])
 
     def check_ranks(self, scalars: object) -> None:
-        """Refuses a step in which ranks that reduce together disagree, on all of them."""
+        """Raises an error on all ranks that reduce together if they disagree about a step."""
         if self.exchange:
             self.exchange.check(self.kernel.name, (self.kernel.name, self.kernel.strategy,
                                                    self._launched, scalars))
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
-        """Tells the plan what has moved since the last step, if anything has."""
+        """Updates the plan if anything has changed since the last step."""
         wanted = (self.bound_params, self.grads, self.rows, staged)
         if wanted == self._bound:
             return
@@ -663,7 +669,7 @@ class KernelBinding(ParamPlanes):
         return pointers
 
     def watch(self, replay: _tandem.ReplayCache) -> None:
-        """Has the step looked at whether it is the last one again."""
+        """Adds the step to the replay cache, which detects whether the next step repeats it."""
         shapes = [bound.size for bound in self.bound_params]
         replay.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
@@ -673,8 +679,7 @@ class KernelBinding(ParamPlanes):
             self.shardings, self._grads_at[0])
 
     def repeat(self, replay: _tandem.ReplayCache, number: int, on_device: bool) -> None:
-        """Takes over what has changed since the last step: gradients, and counts that
-        the host has."""
+        """Repeats the last step with new gradients, and new counts if the host has them."""
         self._bound = ()
         self.plan._native.update_replay(replay, number)
         if self.check:
@@ -684,19 +689,19 @@ class KernelBinding(ParamPlanes):
                           in zip(self.table, replay.steps(number), strict=True)]
 
     def find_non_finite(self, threads: int) -> bool:
-        """Whether a gradient of the step is not finite; False if the optimizer does not
+        """Returns whether a gradient of the step is not finite; False if the optimizer does not
         check gradients."""
         found = bool(self.check and self.check.launch(threads))
         return self.exchange.any(found) if self.check and self.exchange else found
 
     def integers(self, step: int, seed: int) -> list[int]:
-        """The kernel's integer scalars, in launch order."""
+        """Returns the kernel's integer scalars in launch order."""
         return [seed if kind is RoleKind.SEED else step
                 for kind in self.kernel.integers.values()]
 
     def check_scalars(self, hypers: Sequence[Sequence[float]],
                       integers: Sequence[Sequence[int]]) -> None:
-        """Raises what a launch would raise about its rows."""
+        """Raises the errors that a launch would raise about its rows."""
         if self._model:
             return self._model.check_scalars(hypers, integers)
         if self._probe is None:
@@ -707,8 +712,8 @@ class KernelBinding(ParamPlanes):
 
 def _go_on_over_rows(planes: Sequence[Plane], tensors: Sequence, param: torch.Tensor,
                      longest: int) -> bool:
-    """Whether planes of a parameter's state are whole, and have groups that reach beyond
-    the ends of rows if each group has its full length."""
+    """Returns whether planes of a parameter's state are complete and have groups that, at full
+    length, cross the ends of rows."""
     grouped = [plane for plane in planes if plane.is_grouped]
     if not grouped or not all(isinstance(t, torch.Tensor) and t.dtype == DTYPES[p.type]
                               and t.numel() == p.entries(param.numel())
@@ -720,13 +725,13 @@ def _go_on_over_rows(planes: Sequence[Plane], tensors: Sequence, param: torch.Te
 
 
 def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch.Tensor):
-    """The planes of a tensor, without gaps and all in one layout."""
+    """Returns the planes of a tensor, dense and all in one layout."""
     return [laid_out(tensor, like, tensor.dtype) if plane.sets_size
             else tensor.contiguous() for plane, tensor in zip(planes, tensors)]
 
 
 def _shaped(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """A tensor in a shape of as many elements; itself, if it has that."""
+    """Returns a view of a tensor in a shape, or the tensor itself if it has this shape."""
     return tensor if tensor.shape == shape else tensor.view(shape)
 
 
@@ -736,7 +741,7 @@ def _shaped(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 
 def _plain(dtype: torch.dtype) -> str:
-    """Returns the storage of a tensor of a type that modules compute in."""
+    """Returns the storage of a plain tensor of a type that modules compute in."""
     return floats(WORKING[dtype])
 
 
@@ -745,14 +750,14 @@ def _plane_of(dtype: torch.dtype) -> Plane:
 
 
 def _encoded_from(grad: torch.Tensor) -> torch.dtype:
-    """The type that a gradient is encoded from."""
+    """Returns the type that a gradient is encoded from."""
     return grad.dtype if grad.dtype in WORKING else torch.float32
 
 
 def _grouped(shards: Sequence[Shard | None], shardings: Sequence[Sharding | None],
              ) -> tuple[list, list[Sharding | None]]:
-    """The process groups that tensors are spread over, and the shardings with the numbers of
-    these. All ranks find them in the same order, that of the tensors."""
+    """Returns the process groups that tensors are sharded over, and the shardings with the
+    groups' numbers. All ranks find the groups in the same order, that of the tensors."""
     groups: dict = {}
     numbered = [
         sharding and sharding._replace(group=groups.setdefault(shard.group, len(groups)))
@@ -773,13 +778,13 @@ def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             has_rows: bool = True, group: int = 1, executor: Executor = CPU,
             places: Sequence[tuple[int, Sharding | None]] = (),
             exchange: Exchange | None = None) -> None:
-    """Carries tensors, given by their planes, to another storage.
+    """Converts tensors, given by their planes, to another storage.
 
-    `planes` describes those of the targets. The first plane of each has an entry
-    for each element. `matrix` says whether the tensors are of a graph of matrices, `floor`
-    whether targets are second moments, `has_rows` whether groups begin anew in each row,
-    and `group` up to what length rows are joined. All tensors are on one device. Of shards,
-    `places` has the first elements and the shardings, and `exchange` connects the ranks.
+    `planes` describes the targets' planes. The first plane of each tensor has an entry for each
+    element. `matrix` is whether the tensors belong to a graph of matrices, `floor` whether
+    targets are second moments, and `has_rows` whether groups start anew in each row; `group` is
+    the length up to which rows are joined. All tensors are on one device. For shards, `places`
+    has the first elements and the shardings, and `exchange` connects the ranks.
     """
     def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
         if matrix:

@@ -1,4 +1,4 @@
-"""The bindings of an optimizer: which kernel updates which parameter."""
+"""The bindings of an optimizer, which determine the kernel that updates a parameter."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ class Key(NamedTuple):
     is_vector: bool = False
     #: Whether its weight is float32 under a strategy of another type.
     is_wide: bool = False
-    #: Whether its states are float32 where the strategy has codes.
+    #: Whether its states are float32 although the strategy has codes.
     is_small: bool = False
     #: The executor that launches its kernel.
     executor: Executor = CPU
-    #: The type of the copy that a step writes along with weights in codes, if it does.
+    #: The type of the decoded copy that a step writes in addition to weights in codes, if any.
     copy: torch.dtype | None = None
 
 
 class KernelBindings:
-    """A binding for each way in which parameters are stored, and each device: those of the
-    strategies that param groups name, with companions of these for weights in float32 and
-    for states in float32; of each two where matrices and vectors differ in graph.
+    """The bindings for each way of storing parameters and each device: those of the param
+    groups' strategies, and their companions for float32 weights and float32 states. There are
+    two of each if matrices and vectors have different graphs.
 
     Args:
-        build: compiles a graph under a strategy for a target; the strategy's rules are the
-            fourth argument, None for one that is found by its name.
-        graph: the graph; one of matrices updates parameters of two dimensions.
-        strategy: the strategy of groups that name none.
-        vectors: the graph of parameters with fewer dimensions, if `graph` is one of
+        build: compiles a graph under a strategy for a target. The fourth argument has the
+            strategy's rules, or None if it is found by its name.
+        graph: the graph; a graph of matrices updates two-dimensional parameters.
+        strategy: the strategy of groups without their own.
+        vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
             matrices.
-        count: what a state calls its count of steps where the kernel needs none, but
-            the optimizer does.
-        checks: whether steps look at gradients before they write.
+        count: a state's key for its count of steps, if the optimizer needs one but the kernel
+            does not.
+        checks: whether steps check gradients before they write.
     """
 
     def __init__(self, build: Callable[[str, str, str, Rules | None], Kernel], graph: str,
@@ -56,14 +56,14 @@ class KernelBindings:
                  checks: bool = False):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
         self._bindings: dict[Key, KernelBinding] = {}
-        #: The keys of companions' bindings, by those that ask for them, and what companions
-        #: are that have no file, by name and for matrices and vectors.
+        #: The keys of companions' bindings by the requested keys, and the companions without
+        #: files, by name and for matrices and vectors.
         self._known: dict[Key, Key] = {}
         self._rules: dict[tuple[str, bool], Rules | None] = {}
         self._checks = checks
         self.count = count
         self.main = self[Key(strategy)]
-        #: The binding of vectors in the strategy's type, if they have a graph.
+        #: The binding for vectors in the strategy's type, if they have their own graph.
         self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
         if self.vectors:
             self._check_vectors(self.vectors.kernel)
@@ -101,7 +101,7 @@ class KernelBindings:
         return self._bindings[key]
 
     def _resolved(self, key: Key) -> Key:
-        """The key of the binding itself, whose strategy may be a companion."""
+        """Returns the key of the actual binding, whose strategy may be a companion."""
         if key.copy:
             return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
         if not (key.is_wide or key.is_small):
@@ -116,18 +116,18 @@ class KernelBindings:
         return self._known[key]
 
     def __iter__(self) -> Iterator[KernelBinding]:
-        """The bindings that have been asked for, :attr:`main` first."""
+        """Iterates over the bindings that have been used, :attr:`main` first."""
         return iter(self._bindings.values())
 
     def of_strategy(self, strategy: str) -> list[KernelBinding]:
-        """The bindings of a strategy itself, on the CPU: that of all parameters or matrices,
-        and that of vectors if they have a graph."""
+        """Returns the bindings of a strategy itself on the CPU: for all parameters or for
+        matrices, and for vectors if they have their own graph."""
         keys = [Key(strategy), *([Key(strategy, is_vector=True)] if self.vectors else [])]
         return [self[key] for key in keys]
 
     @property
     def counts(self) -> set[str]:
-        """Returns the keys under which states have their counts of steps."""
+        """The keys under which states store their counts of steps."""
         return {binding.step for binding in self.of_strategy(self.strategy) if binding.step}
 
     @property
@@ -137,7 +137,7 @@ class KernelBindings:
         return dict(chain.from_iterable(binding.kernel.hypers.items() for binding in bindings))
 
     def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
-        """Returns the key of the binding for a parameter of a param group; None if there is
+        """Returns the key of the binding for a parameter of a param group, or None if there is
         none."""
         is_matrix, executor = has_rows(self.main.kernel), _executor.executor_of(param)
         is_vector = is_matrix and param.dim() < 2
@@ -151,19 +151,19 @@ class KernelBindings:
         return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor)
 
     def is_small(self, shape: torch.Size, group: Mapping) -> bool:
-        """Whether a parameter keeps its states in float32. A sum over the model takes all
-        parameters in one launch, so that they are stored alike."""
+        """Returns whether a parameter keeps its states in float32. With a sum over the model
+        none does, since all parameters are in one launch and need the same storages."""
         return (keeps_f32_states(shape, group.get("min_8bit_size"))
                 and not sums_over_model(self.main.kernel))
 
     def of(self, param: torch.Tensor, group: Mapping) -> KernelBinding | None:
-        """The binding that takes a parameter of a param group; None if none does."""
+        """Returns the binding for a parameter of a param group, or None if there is none."""
         key = self.key_of(param, group)
         return None if key is None else self[key]
 
     def of_step(self, param: torch.Tensor, group: Mapping) -> KernelBinding:
-        """The binding that a parameter takes a step in, which one of :meth:`of` has: of
-        weights in codes, the kernel also reads and writes what the module computes with."""
+        """Returns the binding for a step of a parameter that has a binding in :meth:`of`. For
+        weights in codes, its kernel also reads and writes the decoded copy for the module."""
         key = self.key_of(param, group)
         binding = self[key]
         if binding.hidden and not is_placeholder(param):
@@ -172,7 +172,7 @@ class KernelBindings:
 
     def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:
-        """Returns why no binding takes a parameter, and the way out."""
+        """Returns the error that explains why no binding supports a parameter, with a fix."""
         main = self[Key(strategy)]
         types = main.dtypes
         if param.is_complex():

@@ -1,4 +1,4 @@
-"""State dicts of bitsandbytes' optimizers, read and written."""
+"""Conversions of state dicts from and to bitsandbytes' optimizers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tandem.torch.optim._groups import OPTIONS
 
 
 class _Peer(NamedTuple):
-    """An optimizer that both have."""
+    """An optimizer that both libraries have."""
 
     #: The name of bitsandbytes' optimizer in messages.
     name: str
     #: The number of states of a parameter.
     states: int
-    #: The name in Tandem's param groups of the pair ``betas``, or of its first number; None if
-    #: the optimizer reads neither.
+    #: The key in Tandem's param groups for the pair ``betas`` or for its first number; None if
+    #: the optimizer uses neither.
     betas: str | None
 
 
@@ -48,9 +48,9 @@ _PEERS = {
     "rmsprop": _Peer("RMSprop", 1, "alpha"),
     "adagrad": _Peer("Adagrad", 1, None),
 }
-#: The meaning of the second of bitsandbytes' betas where Tandem's groups have no pair.
+#: The meaning of the second of bitsandbytes' betas if Tandem's groups have no pair.
 _SECOND = {"momentum": "dampening", "alpha": "momentum"}
-#: Options of AdEMAMix's groups, which those of other optimizers with two states have too.
+#: Options of AdEMAMix, which param groups of other optimizers with two states have too.
 _ADEMAMIX = {"alpha": 0.0, "t_alpha": None, "t_beta3": None}
 #: The key under which newer releases hide tensors from FSDP.
 _WRAPPED = "__bnb_optimizer_quant_state__"
@@ -58,7 +58,7 @@ _WRAPPED = "__bnb_optimizer_quant_state__"
 _BLOCKS = (BLOCK, 2048)
 _FLAGS = ("amsgrad", "centered", "dampening", "maximize", "nesterov")
 
-#: Entries of a state that cannot be taken over, and the way out.
+#: Entries of a state that cannot be converted, and the reasons with fixes.
 _FOREIGN = {
     "max1": "is of bitsandbytes' 8-bit code without blocks (block_wise=False); decode it, "
             "state1 = qmap1[state1.long()] * max1 and likewise state2, and leave the qmaps "
@@ -71,7 +71,7 @@ _FOREIGN = {
 
 
 def _peer_of(graph: str) -> _Peer:
-    """bitsandbytes' optimizer of a graph."""
+    """Returns bitsandbytes' optimizer for a graph."""
     if graph not in _PEERS:
         raise ValueError(
             f"graph {graph!r} is of no optimizer that bitsandbytes has as well; those of "
@@ -93,7 +93,7 @@ def _states(convert: Callable, bindings: KernelBindings, weights: Sequence[torch
 
 
 def _state_roles(binding: KernelBinding) -> list[str]:
-    """The states of a graph, in order."""
+    """Returns the states of a graph, in order."""
     states = {plane.role for plane in binding.kernel.planes if plane.kind is RoleKind.STATE}
     return [role for role in kept_roles(binding.kernel) if role in states]
 
@@ -105,7 +105,7 @@ def _state_roles(binding: KernelBinding) -> list[str]:
 
 @dataclass(frozen=True)
 class _Codes:
-    """A state in bytes, with a scale for each block of 256 in C order."""
+    """A state in 8-bit codes, with a scale for each block of 256 in C order."""
 
     codes: torch.Tensor
     qmap: torch.Tensor
@@ -113,18 +113,18 @@ class _Codes:
     scale: torch.Tensor
 
     def decoded(self) -> torch.Tensor:
-        """The float32 values that bitsandbytes reads."""
+        """Returns the float32 values that bitsandbytes reads."""
         scale = self.scale.repeat_interleave(BLOCK)[:self.codes.numel()]
         return self.qmap[self.codes.int()] * scale.view(self.codes.shape)
 
 
 def _unwrapped(state: Mapping) -> dict:
-    """A parameter's state with all of its tensors in one dict."""
+    """Returns a parameter's state with all tensors in one dict."""
     return {k: v for k, v in state.items() if k != _WRAPPED} | state.get(_WRAPPED, {})
 
 
 def _refuse_foreign(state: Mapping, graph: str, label: str) -> None:
-    """Refuses states of what Tandem does not do."""
+    """Refuses states of features that Tandem does not have."""
     for name, problem in _FOREIGN.items():
         if name in state:
             raise ValueError(f"the state of {label} {problem}")
@@ -136,7 +136,7 @@ def _refuse_foreign(state: Mapping, graph: str, label: str) -> None:
 
 
 def _refuse_other_count(state: Mapping, graph: str, label: str) -> None:
-    """Refuses the states of an optimizer with another number of them."""
+    """Refuses the state of an optimizer with a different number of states."""
     count, peer = sum(f"state{i}" in state for i in (1, 2)), _peer_of(graph)
     if not count:
         raise ValueError(f"the state of {label} has no 'state1'; pass what state_dict() "
@@ -150,7 +150,7 @@ def _refuse_other_count(state: Mapping, graph: str, label: str) -> None:
 
 
 def _tensor(state: Mapping, name: str, label: str) -> torch.Tensor:
-    """One tensor of a parameter's state."""
+    """Returns one tensor of a parameter's state."""
     tensor = state.get(name)
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"the state of {label} lacks the tensor {name!r}; pass it as "
@@ -159,7 +159,7 @@ def _tensor(state: Mapping, name: str, label: str) -> torch.Tensor:
 
 
 def _elements(state: Mapping, name: str, shape: torch.Size, label: str) -> torch.Tensor:
-    """The tensor with an entry for each element of the parameter."""
+    """Returns a tensor that has an entry for each element of the parameter."""
     tensor = _tensor(state, name, label)
     if tensor.shape != shape:
         raise ValueError(
@@ -178,7 +178,7 @@ def _elements(state: Mapping, name: str, shape: torch.Size, label: str) -> torch
 
 
 def _scale_of_blocks(absmax: torch.Tensor, size: int, name: str, label: str) -> torch.Tensor:
-    """A scale for each 256 elements; of longer blocks all parts have the same."""
+    """Returns a scale for each 256 elements; all parts of a longer block have the same."""
     for length in _BLOCKS:
         if absmax.shape == (-(-size // length),):
             scale = absmax.repeat_interleave(length // BLOCK)[:-(-size // BLOCK)]
@@ -191,7 +191,7 @@ def _scale_of_blocks(absmax: torch.Tensor, size: int, name: str, label: str) -> 
 
 def _moment(state: Mapping, number: int, weight: torch.Tensor,
             label: str) -> _Codes | torch.Tensor:
-    """One of a parameter's states, in bytes or as float32 values."""
+    """Returns one of a parameter's states, in codes or as float32 values."""
     tensor = _elements(state, f"state{number}", weight.shape, label)
     if tensor.dtype == torch.float32:
         return tensor
@@ -225,7 +225,7 @@ def _step_of(state: Mapping, label: str) -> int:
 
 
 def _given(group: Mapping, name: str, index: int):
-    """An entry of a param group."""
+    """Returns an entry of a param group."""
     if name not in group:
         raise ValueError(f"param group {index} lacks {name!r}, which all of bitsandbytes' "
                          "have; pass the param groups of the optimizer's state_dict()")
@@ -233,7 +233,7 @@ def _given(group: Mapping, name: str, index: int):
 
 
 def _refuse_options(group: Mapping, index: int) -> None:
-    """Refuses what groups of bitsandbytes may say, and its kernels do not do."""
+    """Refuses options of bitsandbytes' param groups that its kernels ignore."""
     for name in _FLAGS:
         if group.get(name):
             raise ValueError(
@@ -247,7 +247,7 @@ def _refuse_options(group: Mapping, index: int) -> None:
 
 
 def _pair(group: Mapping, index: int) -> tuple:
-    """The betas of a param group of bitsandbytes."""
+    """Returns the betas of a param group of bitsandbytes."""
     betas = _given(group, "betas", index)
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise ValueError(f"param group {index} has betas={betas!r}; optimizers that "
@@ -269,7 +269,7 @@ def _averages(group: Mapping, peer: _Peer, index: int) -> dict:
 
 
 def _refuse_decay(group: Mapping, graph: str, index: int) -> None:
-    """Adam with weight decay is two different optimizers."""
+    """Refuses Adam with weight decay, which the two libraries define differently."""
     if graph == "adam" and group["weight_decay"]:
         raise ValueError(
             f"param group {index} has weight_decay={group['weight_decay']:g}, which "
@@ -278,7 +278,7 @@ def _refuse_decay(group: Mapping, graph: str, index: int) -> None:
 
 
 def _our_group(group: Mapping, graph: str, hypers: Iterable[str], index: int) -> dict:
-    """A param group of bitsandbytes as Tandem's optimizer has it."""
+    """Converts a param group of bitsandbytes to Tandem's form."""
     peer = _peer_of(graph)
     _refuse_options(group, index)
     scalars = {name: _given(group, name, index) for name in ("lr", "eps", "weight_decay")}
@@ -290,7 +290,7 @@ def _our_group(group: Mapping, graph: str, hypers: Iterable[str], index: int) ->
 
 
 def _their_group(group: Mapping, graph: str, index: int) -> dict:
-    """A param group of Tandem's as bitsandbytes' optimizer has it."""
+    """Converts a param group of Tandem to bitsandbytes' form."""
     peer = _peer_of(graph)
     if group.get("maximize"):
         raise ValueError(f"param group {index} has maximize=True, which bitsandbytes does "
@@ -317,7 +317,8 @@ def _their_group(group: Mapping, graph: str, index: int) -> dict:
 
 
 def _refuse_negative(moment: _Codes, sign: bool, label: str) -> None:
-    """Second moments have no sign, though bitsandbytes keeps some under a map with one."""
+    """Refuses negative second moments, which are possible because bitsandbytes stores some with
+    a signed map."""
     blocks = moment.scale.repeat_interleave(BLOCK)[:moment.codes.numel()]
     if moment.signed and not sign and bool(
             ((moment.codes.flatten() < 127) & (blocks != 0)).any()):
@@ -327,8 +328,8 @@ def _refuse_negative(moment: _Codes, sign: bool, label: str) -> None:
 
 def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
             moment: _Codes | torch.Tensor, label: str) -> dict:
-    """The planes of a state in its binding: bytes where these are bitsandbytes' own, and
-    values else."""
+    """Returns the planes of a state in its binding: copied codes if these are bitsandbytes' own,
+    or else converted values."""
     stored, like = Stored.of(binding.kernel, role), binding.like(weight, None)
     sign = sign_in(stored.storage, blockwise=True)
     planes = [binding.empty(plane, like) for plane in stored.planes]
@@ -347,7 +348,7 @@ def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
 
 def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
                label: str) -> dict:
-    """The state of a parameter that bitsandbytes has trained."""
+    """Converts the state of a parameter that bitsandbytes has trained."""
     state = _unwrapped(state)
     _refuse_foreign(state, graph, label)
     _refuse_other_count(state, graph, label)
@@ -358,7 +359,7 @@ def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, gra
 
 
 def _refuse_dtensors(weights: Sequence[torch.Tensor]) -> None:
-    """Refuses weights of which ranks have pieces; bitsandbytes' optimizers take none."""
+    """Refuses DTensors, which bitsandbytes' optimizers do not support."""
     if any(map(is_dtensor, weights)):
         raise ValueError(
             "weights that are DTensors are spread over ranks, and states of bitsandbytes are "
@@ -367,7 +368,8 @@ def _refuse_dtensors(weights: Sequence[torch.Tensor]) -> None:
 
 
 def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
-    """Refuses what is not a state dict of bitsandbytes', or of other parameters."""
+    """Refuses an object that is not a state dict of bitsandbytes or does not match the
+    weights."""
     if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
         raise TypeError("a state dict of bitsandbytes has 'state' and 'param_groups', got "
                         f"{type(state_dict).__name__}; pass what state_dict() has returned")
@@ -383,7 +385,7 @@ def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
 
 def _binding_of(bindings: KernelBindings, weight: torch.Tensor, group: Mapping,
                 label: str) -> KernelBinding:
-    """The binding of a weight, or the reason why there is none."""
+    """Returns the binding of a weight, or raises the reason why there is none."""
     binding = bindings.of(weight, group)
     if binding is None:
         raise bindings.refusal(weight, label, group["strategy"])
@@ -400,33 +402,33 @@ def from_bitsandbytes(
     min_8bit_size: int | None = 4096,
     path: Sequence[str | os.PathLike] = (),
 ) -> dict:
-    """A state dict of a bitsandbytes optimizer as one of Tandem's.
+    """Converts a state dict of a bitsandbytes optimizer to one of Tandem's.
 
-    Under ``adam8bit`` bytes stay as they are: the two have one code. Of 256 values
-    Tandem has 255, and NaN; the missing one becomes the nearest (docs/Torch.md says by
-    how much). Other strategies store the float32 values that bitsandbytes reads. Steps and
-    hyperparameters carry over; what Tandem does not compute is refused.
+    Under ``adam8bit`` bytes are copied, because the two libraries use the same code. Tandem has
+    255 of its 256 values, and NaN; the missing value becomes the nearest one (docs/Torch.md
+    gives the error). Other strategies store the float32 values that bitsandbytes reads. Steps
+    and hyperparameters are preserved; features that Tandem does not have are refused.
 
     Args:
-        state_dict: what ``state_dict()`` of a bitsandbytes optimizer has returned, of
-            8 bits, 32 or both, paged or not, of any release with blocks.
-        weights: its parameters, or tensors of their shapes, types and values, in its
-            order. They are read where a strategy keeps a part of them in the state.
-        strategy: the strategy to go on under, or one for each param group.
-        graph: what the optimizer is, as bitsandbytes' state dict does not say: "adamw"
-            for :class:`AdamW` ("adamw_decay_before", "adamw_decay_after" with its
-            ``decay``), "adam", "lamb", "lion", "sgd_momentum", "rmsprop" or "adagrad".
-        min_8bit_size: that of all param groups, as of :class:`Optimizer`.
-        path: directories searched for strategies first.
+        state_dict: the result of ``state_dict()`` of a bitsandbytes optimizer, with 8-bit or
+            32-bit states or both, paged or not, from any release with blocks.
+        weights: its parameters, or tensors with their shapes, types and values, in its order.
+            They are read if a strategy keeps a part of them in the state.
+        strategy: the strategy to continue with, or one for each param group.
+        graph: the optimizer, which bitsandbytes' state dict does not record: "adamw" for
+            :class:`AdamW` ("adamw_decay_before" or "adamw_decay_after" with its ``decay``),
+            "adam", "lamb", "lion", "sgd_momentum", "rmsprop" or "adagrad".
+        min_8bit_size: the value for all param groups, as for :class:`Optimizer`.
+        path: directories that are searched for strategies first.
 
     Returns:
-        The state dict, for ``load_state_dict`` of an optimizer of that graph whose groups
-        have these strategies. What was passed stays as it is.
+        The state dict, for ``load_state_dict`` of an optimizer of that graph whose groups have
+        these strategies. The arguments are not changed.
 
     Raises:
-        ValueError: the state is of another optimizer or of other weights, has another
-            code, or has a setting that the two libraries do not compute alike.
-        TypeError: a weight is of a type that the strategy does not keep.
+        ValueError: the state belongs to another optimizer or to other weights, has another code,
+            or has a setting that the two libraries implement differently.
+        TypeError: the strategy does not support the type of a weight.
     """
     weights = list(weights)
     _refuse_dtensors(weights)
@@ -448,7 +450,7 @@ def from_bitsandbytes(
 
 
 def _refuse_binding(binding: KernelBinding, label: str) -> None:
-    """Refuses states that bitsandbytes has no place for."""
+    """Refuses states that bitsandbytes cannot represent."""
     kernel = binding.kernel
     fix = ("convert it first: tandem.torch.convert_state(state_dict, weights, 'adam8bit'), "
            "or 'fp32-optim' for states of 32 bits")
@@ -466,13 +468,14 @@ def _refuse_binding(binding: KernelBinding, label: str) -> None:
 
 
 def _has_their_blocks(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has bitsandbytes' blocks: in C order, from row to row."""
+    """Returns whether a tensor has bitsandbytes' blocks, which are in C order and continue from
+    row to row."""
     rows, columns = rows_in_memory(tensor, BLOCK)
     return tensor.is_contiguous() and (rows == 1 or columns % BLOCK == 0)
 
 
 def _in_their_blocks(binding: KernelBinding, role: str, planes: list) -> list[torch.Tensor]:
-    """The planes of a state in codes, in bitsandbytes' blocks then."""
+    """Returns the planes of a state in codes with bitsandbytes' blocks."""
     if _has_their_blocks(planes[0]):
         return planes
     stored = Stored.of(binding.kernel, role)
@@ -498,7 +501,7 @@ def _refuse_nan(codes: torch.Tensor, sign: bool, role: str, label: str) -> None:
 
 def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping,
                   label: str) -> dict:
-    """One of a parameter's states as bitsandbytes has it: what is float32 stays so."""
+    """Returns one of a parameter's states in bitsandbytes' form. Float32 states stay float32."""
     sign, signed = sign_in(binding.kernel.storages[role], blockwise=True), number == 1
     first, *scale = [state[p.name] for p in Stored.of(binding.kernel, role).planes]
     if sign is None:
@@ -515,7 +518,7 @@ def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping
 
 def _their_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
                  label: str) -> dict:
-    """The state of a parameter, for bitsandbytes."""
+    """Converts the state of a parameter to bitsandbytes' form."""
     _refuse_binding(binding, label)
     binding.check_state(state, weight, label)
     state = binding.laid_out_state(weight, state)
@@ -523,7 +526,7 @@ def _their_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, g
     made = {"step": int(state[binding.step]) if binding.step else 1}
     for number, role in enumerate(_state_roles(binding), 1):
         made |= _their_planes(binding, role, number, state, label)
-    if graph == "lamb":  # Where a step puts the norm of its update.
+    if graph == "lamb":  # A step writes the norm of its update here.
         made["unorm_vec"] = torch.zeros(1, device=weight.device)
     return made
 
@@ -535,27 +538,24 @@ def to_bitsandbytes(
     *,
     path: Sequence[str | os.PathLike] = (),
 ) -> dict:
-    """An optimizer's state dict as one of bitsandbytes' optimizer of the same kind.
+    """Converts an optimizer's state dict to one for bitsandbytes' optimizer of the same kind.
 
-    States under bitsandbytes' code, as ``adam8bit`` has them, keep their bytes, and
-    those in float32 stay float32: its 8-bit optimizers go by the type of each state. What
-    has other storages is to be converted to these strategies first, by
-    :func:`convert_state`.
+    States in bitsandbytes' code, such as those of ``adam8bit``, keep their bytes, and float32
+    states stay float32, since its 8-bit optimizers check the type of each state. States in other
+    storages must first be converted with :func:`convert_state`.
 
     Args:
-        state_dict: what ``state_dict()`` of a :class:`tandem.torch.Optimizer` has
-            returned.
-        weights: its parameters, or tensors that hold their values, in its order.
-        path: directories searched for the strategies first.
+        state_dict: the result of ``state_dict()`` of a :class:`tandem.torch.Optimizer`.
+        weights: its parameters, or tensors with their values, in its order.
+        path: directories that are searched for the strategies first.
 
     Returns:
-        The state dict, for ``load_state_dict`` of ``bitsandbytes.optim.AdamW8bit`` and
-        the like, from release 0.44 on, with the weights as they are. What was passed
-        stays as it is.
+        The state dict, for ``load_state_dict`` of ``bitsandbytes.optim.AdamW8bit`` and similar
+        classes from release 0.44 on, with unchanged weights. The arguments are not changed.
 
     Raises:
-        ValueError: bitsandbytes does not have the optimizer, a storage or an option; the
-            codes of a state have NaN; or the state is not of these weights.
+        ValueError: bitsandbytes does not support the optimizer, a storage or an option, the
+            codes of a state have NaN, or the state does not match these weights.
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
     _refuse_dtensors(weights)

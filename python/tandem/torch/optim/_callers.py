@@ -1,4 +1,4 @@
-"""The calls that this one is in: what PyTorch does not say otherwise."""
+"""Inspection of the call stack, for information that PyTorch does not provide otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STATE_DICTS = "torch.distributed.checkpoint.state_dict"
 
 
 def caller(module: str, function: str) -> FrameType | None:
-    """The innermost of the calls around this one that is of a function of a module; None if
+    """Returns the innermost frame on the stack of a given function in a given module, or None if
     there is none."""
     frame = sys._getframe(1)
     while frame := frame.f_back:

@@ -1,4 +1,4 @@
-"""Strategies of an optimizer that change while it runs."""
+"""Changes of an optimizer's strategy during training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tandem.torch.optim._optimizer import Optimizer
 
 
 def check_strategy(optimizer: Optimizer, strategy: str) -> None:
-    """Refuses a strategy that an optimizer's parameters and states cannot change to.
+    """Refuses a strategy to which an optimizer's parameters and states cannot be converted.
 
     Raises:
         ValueError: the strategy does not exist or does not compile, the optimizer decodes
-            weights on demand, or gradients wait in planes.
-        TypeError: the strategy keeps weights of a type that a parameter does not have or is not a
-            string, or the optimizer is none of :mod:`tandem.torch`.
+            weights on demand, or there are pending encoded gradients.
+        TypeError: the strategy does not support the type of a parameter or is not a string, or
+            the optimizer does not belong to :mod:`tandem.torch`.
     """
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} has no strategy; take an optimizer of "
@@ -40,19 +40,18 @@ def check_strategy(optimizer: Optimizer, strategy: str) -> None:
 
 @torch.no_grad()
 def change_strategy(optimizer: Optimizer, strategy: str) -> None:
-    """Stores an optimizer's states, and what of its weights is in them, under another
-    strategy from now on.
+    """Converts an optimizer's states, including its weights in them, to another strategy.
 
-    Values are carried over as by :func:`convert_state`: exactly where the new storage can
-    hold them. Parameters stay the same objects with their types; their values become
-    what the new strategy makes of them. Counts of steps, seeds and hyperparameters stay.
+    Values are converted as by :func:`convert_state`: exactly if the new storage can represent
+    them. Parameters stay the same objects with the same types; their values are converted to the
+    new strategy. Counts of steps, seeds and hyperparameters do not change.
 
     Args:
         optimizer: any :class:`Optimizer`, between two steps.
         strategy: the strategy for all of its param groups.
 
     Raises:
-        ValueError, TypeError: as :func:`check_strategy`; nothing has changed then.
+        ValueError, TypeError: as in :func:`check_strategy`. Nothing has changed then.
     """
     check_strategy(optimizer, strategy)
     arguments, params = optimizer._arguments, list(optimizer._params())

@@ -1,4 +1,4 @@
-"""State dicts: whose they are, and how their bits survive loading."""
+"""The identity of state dicts, and exact loading of their bits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tandem.torch.optim._groups import OPTIONS
 
 #: The fields of a strategy in a state dict.
 _STORAGES = ("compute", "storages")
-#: The version of the encoding of a state's bytes. In version 1, which state dicts did not name,
+#: The version of the encoding of a state's bytes. In version 1, which state dicts do not record,
 #: code 1 of the signed dynamic code and code 254 of the unsigned one were numbers; now they are
-#: NaN. Before version 3, groups that share a scale went on over the ends of rows.
+#: NaN. Before version 3, groups that share a scale continued over the ends of rows.
 VERSION = 3
 
 
@@ -34,8 +34,8 @@ def identity(bindings: KernelBindings, strategies: Sequence[str]) -> dict:
     """Returns the properties that an optimizer and the state dict it loads must share.
 
     Args:
-        bindings: the optimizer's.
-        strategies: those of its param groups; those other than the bindings' own are
+        bindings: the bindings of the optimizer.
+        strategies: the strategies of its param groups. Those other than the bindings' own are
             described under "strategies".
     """
     others = {name: _described(bindings, name) for name in strategies
@@ -50,8 +50,8 @@ def identity(bindings: KernelBindings, strategies: Sequence[str]) -> dict:
 
 
 def signed(state_dict: dict, identity: Mapping) -> dict:
-    """A state dict with an identity under "tandem", and as text in each param group:
-    torch.distributed.checkpoint hands on nothing else than states and groups."""
+    """Returns a state dict with an identity under "tandem", and as text in each param group,
+    because torch.distributed.checkpoint preserves only states and groups."""
     text = json.dumps(identity)
     return state_dict | {
         "param_groups": [group | {"tandem": text} for group in state_dict["param_groups"]],
@@ -59,10 +59,10 @@ def signed(state_dict: dict, identity: Mapping) -> dict:
 
 
 def identified(state_dict: Mapping) -> Mapping:
-    """A state dict with its identity under "tandem" and nowhere else, if it has one.
+    """Returns a state dict with its identity, if it has one, only under "tandem".
 
     Raises:
-        ValueError: its param groups are of optimizers that differ.
+        ValueError: its param groups come from different optimizers.
     """
     groups = state_dict.get("param_groups", ())
     texts = dict.fromkeys(group["tandem"] for group in groups if "tandem" in group)
@@ -78,9 +78,9 @@ def identified(state_dict: Mapping) -> Mapping:
 
 
 def with_flat_identity(state_dict: Mapping) -> Mapping:
-    """A state dict with the identity in its param groups, where set_optimizer_state_dict hands it
-    over and was given a flat one (``flatten_optimizer_state_dict=True``): of a flat one PyTorch
-    hands on only what param groups have between state dicts."""
+    """Restores the identity in param groups if set_optimizer_state_dict passes a state dict that
+    was flat (``flatten_optimizer_state_dict=True``). From a flat one, PyTorch restores only the
+    options that param groups have outside of state dicts."""
     groups = state_dict.get("param_groups", ())
     if "tandem" in state_dict or any("tandem" in group for group in groups):
         return state_dict
@@ -95,7 +95,7 @@ def with_flat_identity(state_dict: Mapping) -> Mapping:
 
 
 def strategies_of(groups: Sequence[Mapping], identity: Mapping) -> list[str]:
-    """The strategies of a state dict's param groups."""
+    """Returns the strategies of a state dict's param groups."""
     return [group.get("strategy", identity["strategy"]) for group in groups]
 
 
@@ -110,12 +110,12 @@ def differences(theirs: Mapping, ours: Mapping, used: Iterable[str]) -> list[str
 
 
 def written(bindings: KernelBindings, identity: Mapping, strategy: str) -> Rules | None:
-    """The rules of a strategy that an identity describes; None if it does not.
+    """Returns the rules of a strategy from an identity, or None if it does not describe them.
 
     Args:
-        bindings: of the identity's graphs, under any strategy.
-        identity: a state dict's.
-        strategy: the name of one that its param groups have.
+        bindings: bindings of the identity's graphs, under any strategy.
+        identity: the identity of a state dict.
+        strategy: the name of a strategy of its param groups.
     """
     theirs = _of_strategy(identity, strategy)
     if not all(name in theirs for name in _STORAGES):
@@ -128,17 +128,17 @@ def written(bindings: KernelBindings, identity: Mapping, strategy: str) -> Rules
 
 
 def _of_strategy(identity: Mapping, strategy: str) -> Mapping:
-    """Returns the part of an identity that describes a strategy; nothing if it has none."""
+    """Returns the part of an identity that describes a strategy; empty if there is none."""
     if identity["strategy"] == strategy:
         return identity
     return identity.get("strategies", {}).get(strategy, {})
 
 
 def _version(state_dict: Mapping) -> int:
-    """The version of a state dict's states; a dict of torch.optim's has none.
+    """Returns the version of a state dict's states; dicts of torch.optim count as current.
 
     Raises:
-        ValueError: it is a later one than this Tandem knows.
+        ValueError: the version is later than this Tandem supports.
     """
     theirs = state_dict.get("tandem")
     version = VERSION if theirs is None else theirs.get("version", 1)
@@ -150,11 +150,12 @@ def _version(state_dict: Mapping) -> int:
 
 
 def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
-    """A state dict of this version, made from one whose codes mean what they do now.
+    """Converts a state dict with current codes to this version.
 
     Args:
-        state_dict: what :func:`recoded` has returned.
-        owners: of each state the key, the binding and the parameter, and what else.
+        state_dict: the result of :func:`recoded`.
+        owners: for each state, the key, the binding and the parameter, which may be followed by
+            other values.
     """
     if _version(state_dict) == VERSION:
         return state_dict
@@ -167,7 +168,8 @@ def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
 
 
 def recoded(state_dict: Mapping) -> Mapping:
-    """A state dict whose codes mean what they mean now; the same one if they do already.
+    """Converts the codes of a state dict to their current meaning. Returns the same dict if they
+    have it already.
 
     Raises:
         ValueError: it was saved by a later version of Tandem.
@@ -185,14 +187,15 @@ def recoded(state_dict: Mapping) -> Mapping:
 
 
 def _dynamic_signs(identity: Mapping, strategy: str) -> dict[str, bool]:
-    """The tensors that a strategy stores by the dynamic code, and whether that is signed."""
+    """Returns the tensors that a strategy stores in the dynamic code, and whether it is
+    signed."""
     storages = _of_strategy(identity, strategy).get("storages", {})
     signs = {role: _dynamic_map.sign_in(text) for role, text in storages.items()}
     return {role: signed for role, signed in signs.items() if signed is not None}
 
 
 def _recoded(state: Mapping, signs: Mapping[str, bool]) -> dict:
-    """A parameter's state with the nearest codes in place of those that are NaN now."""
+    """Returns a parameter's state with the nearest codes in place of those that are now NaN."""
     return dict(state) | {
         role: _dynamic_map.recoded(state[role].view(torch.uint8), signed, signed,
                                    has_nan=True).view(state[role].dtype)
@@ -200,8 +203,8 @@ def _recoded(state: Mapping, signs: Mapping[str, bool]) -> dict:
 
 
 def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:
-    """A state dict's param groups, with the options of Tandem's that they do not have, as
-    those of torch.optim do not, from the groups of an optimizer."""
+    """Returns a state dict's param groups, with missing options of Tandem, as in dicts of
+    torch.optim, filled in from the groups of an optimizer."""
     theirs = [dict(group) for group in state_dict["param_groups"]]
     for group, own in zip(theirs, groups):
         for name in (*OPTIONS, "seed"):
@@ -211,16 +214,16 @@ def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:
 
 
 def spelled(strategies: Sequence[str]) -> str:
-    """Strategies as messages name them: one, or those of the groups in order."""
+    """Returns strategies for messages: a single name, or those of the groups in order."""
     alike = len(set(strategies)) < 2
     return repr(strategies[0]) if alike else repr(list(strategies))
 
 
 def check_identity(state_dict: dict, bindings: KernelBindings, groups: Sequence[Mapping]) -> None:
-    """Refuses a state of another graph or of other strategies, as far as the dict says."""
+    """Refuses a state with another graph or other strategies, if the dict records them."""
     theirs = state_dict.get("tandem")
     if len(state_dict["param_groups"]) != len(groups):
-        return  # torch's own message says that the groups differ
+        return  # PyTorch's own error says that the groups differ
     wanted = [group["strategy"] for group in groups]
     if theirs is None:
         return _check_strategies([group["strategy"] for group in state_dict["param_groups"]],
@@ -243,7 +246,7 @@ def check_identity(state_dict: dict, bindings: KernelBindings, groups: Sequence[
 
 
 def _check_strategies(found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuses a state dict whose groups name other strategies, of which it says no more."""
+    """Refuses a state dict whose groups have other strategies that it does not describe."""
     if found != wanted:
         raise ValueError(
             f"the param groups of the state dict are under strategy {spelled(found)}, those of "
@@ -252,7 +255,7 @@ def _check_strategies(found: Sequence[str], wanted: Sequence[str]) -> None:
 
 
 class Sealed:
-    """A tensor that torch.optim hands on, instead of casting it to the weight's type."""
+    """A tensor that torch.optim passes through instead of casting it to the weight's type."""
 
     __slots__ = ("tensor",)
 
@@ -261,7 +264,7 @@ class Sealed:
 
 
 def sealed(state_dict: dict) -> dict:
-    """The state dict with every tensor of a parameter's state sealed."""
+    """Returns the state dict with every tensor of a parameter's state sealed."""
     states = {
         key: {
             name: Sealed(value) if isinstance(value, torch.Tensor) else value
@@ -273,7 +276,7 @@ def sealed(state_dict: dict) -> dict:
 
 
 def unsealed(state: dict) -> dict:
-    """An optimizer's state with copies of the tensors that were sealed in it."""
+    """Returns an optimizer's state with copies of the sealed tensors."""
     for param, planes in state["state"].items():
         device = getattr(param, "device", "cpu")
         if isinstance(planes, dict):

@@ -1,4 +1,4 @@
-"""State dicts from one strategy to another."""
+"""Conversions of state dicts from one strategy to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tandem.torch.optim._groups import check_options
 
 
 def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, label: str) -> dict:
-    """The state of a parameter in one layout; that of a first step if it has none."""
+    """Returns the state of a parameter in one layout, or the initial state if it has none."""
     if not binding.state_names:
         return {}
     if not state:
@@ -38,8 +38,8 @@ def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, l
 
 def _followed(theirs: KernelBindings, key: Key, group: Mapping, weight: torch.Tensor,
               keep_types: bool) -> tuple[KernelBinding, torch.dtype]:
-    """The binding and type of a weight in its new param group; what was kept in float32
-    under a strategy of 16 bits stays so."""
+    """Returns the binding and type of a weight in its new param group. Float32 weights under a
+    16-bit strategy stay float32."""
     strategy = group["strategy"]
     types = theirs[Key(strategy)].dtypes
     dtype = (torch.float32 if key.is_wide or keep_types and weight.dtype is torch.float32 else
@@ -50,7 +50,7 @@ def _followed(theirs: KernelBindings, key: Key, group: Mapping, weight: torch.Te
 
 
 def _planes(binding: KernelBinding, role: str, weight: torch.Tensor, state: dict) -> list:
-    """The planes of one tensor; the one that a state lacks is the weight."""
+    """Returns the planes of one tensor. The plane that is not in the state is the weight."""
     return [
         state[plane.name] if plane.name in state
         else laid_out(weight.detach(), binding.like(weight, state), weight.dtype)
@@ -60,7 +60,7 @@ def _planes(binding: KernelBinding, role: str, weight: torch.Tensor, state: dict
 
 def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes: list,
                 like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
-    """The planes of one tensor in another binding."""
+    """Returns the planes of one tensor in another binding."""
     ours, theirs = (Stored.of(binding.kernel, role) for binding in (source, target))
     if ours.meets(theirs) and (source.group == target.group or not (
             ours.is_grouped and theirs.is_grouped)):
@@ -70,7 +70,7 @@ def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes:
                         matrix=ours.matrix if ours.is_grouped else theirs.matrix,
                         floor=theirs.floor)
         return tensors
-    # Elements that share a scale here are not neighbours there.
+    # The two storages group different elements, so convert through f32.
     wide = empty_plane(like, torch.float32, target.device)
     source.convert([planes], ours.storage, [wide], floats("f32"), [WIDE_PLANE],
                    matrix=ours.matrix)
@@ -83,14 +83,14 @@ def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes:
 
 def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: KernelBinding,
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
-    """A parameter's state and weight in another binding."""
+    """Returns a parameter's state and weight in another binding."""
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
         tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
                               like, weight)
         made |= {plane.name: tensor
                  for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
-    # The state that gradients have left is of no use under another storage.
+    # The history of gradients is useless under another storage.
     made |= {plane.name: zeroed(target.empty(plane, like)) for plane in target.grad_planes
              if plane.persistent}
     new = {name: state.get(name, 0) if name == target.step else made[name]
@@ -120,8 +120,8 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
 
 def _bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
               path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> KernelBindings:
-    """The bindings of a state dict's graphs, or of those given, under other strategies, some
-    of which have rules of their own."""
+    """Returns the bindings of a state dict's graphs, or of given graphs, under other strategies,
+    some of which have their own rules."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
     return KernelBindings(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
@@ -130,8 +130,8 @@ def _bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
 
 def _source_bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
                      path: Sequence[str | os.PathLike]) -> KernelBindings:
-    """The bindings that a state dict was made by, under strategies as it describes them: those
-    of the same name may store otherwise by now, or be gone."""
+    """Returns the bindings that created a state dict, with strategies as it describes them,
+    because strategies of the same name may have changed or no longer exist."""
     wide = _bindings(identity, graphs, ["fp32"], path)
     rules = {name: found for name in dict.fromkeys(strategies)
              if (found := _checkpoint.written(wide, identity, name))}
@@ -140,7 +140,7 @@ def _source_bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
                min_8bit_size: int | None) -> list[dict]:
-    """The param groups of a state dict, with the strategies to convert to."""
+    """Returns the param groups of a state dict with the strategies to convert to."""
     groups = copy.deepcopy(state_dict["param_groups"])
     names = [strategy] * len(groups) if isinstance(strategy, str) else list(strategy)
     if len(names) != len(groups):
@@ -155,7 +155,7 @@ def _regrouped(state_dict: dict, strategy: str | Sequence[str],
 
 
 def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list) -> None:
-    """Refuses a state that is not of the bindings found, or of other weights."""
+    """Refuses a state that does not match the bindings or the weights."""
     names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
     found = _checkpoint.identity(ours, names)
     if differing := _checkpoint.differences(identity, found, names):
@@ -174,7 +174,7 @@ def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list
 
 def _with_rows(state_dict: Mapping, bindings: KernelBindings, strategies: Sequence[str],
                weights: Sequence[torch.Tensor]) -> Mapping:
-    """A state dict of this version; its weights and bindings have been checked."""
+    """Converts a state dict to this version. Its weights and bindings have been checked."""
     groups = [{**group, "strategy": name}
               for group, name in zip(state_dict["param_groups"], strategies)]
     keys = [(key, group) for group in groups for key in group["params"]]
@@ -185,7 +185,8 @@ def _with_rows(state_dict: Mapping, bindings: KernelBindings, strategies: Sequen
 
 def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
                  targets: Sequence[Mapping]) -> Iterator[tuple]:
-    """The key of each parameter in a state dict, its param group, and the one to be."""
+    """Yields the key of each parameter in a state dict, its param group, and its new param
+    group."""
     for source, strategy, target in zip(sources, strategies, targets):
         for key in source["params"]:
             yield key, {**source, "strategy": strategy}, target
@@ -194,8 +195,8 @@ def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
 def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
              source: Mapping, target: Mapping, index: int,
              keep_types: bool) -> tuple[dict, torch.Tensor]:
-    """A parameter's state and weight in its new param group; of a DTensor, all ranks gather it
-    and keep their pieces."""
+    """Converts a parameter's state and weight to its new param group. For a DTensor, all ranks
+    gather it and keep their pieces."""
     if (shard := shard_of(weight)) is not None:
         state = {name: whole_of(value) if isinstance(value, torch.Tensor) else value
                  for name, value in (state or {}).items()}
@@ -209,7 +210,8 @@ def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
 def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
                    state: dict | None, source: Mapping, target: Mapping, index: int,
                    keep_types: bool) -> tuple[dict, torch.Tensor, KernelBinding | None]:
-    """A whole tensor's state and weight in its new param group, and the binding of that state."""
+    """Converts a whole tensor's state and weight to its new param group, and returns them with
+    the new binding."""
     key = ours.key_of(weight, source)
     if key is None and not state:
         return {}, weight.detach(), None  # frozen; no kernel updates it
@@ -225,7 +227,7 @@ def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.T
 
 
 def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:
-    """Whether a weight is no longer what its codes decode to."""
+    """Returns whether a weight no longer equals its decoded codes."""
     return not torch.equal(binding.decode_weights([state], weight.dtype)[0], weight)
 
 
@@ -241,33 +243,32 @@ def convert_state(
     path: Sequence[str | os.PathLike] = (),
     keep_types: bool = False,
 ) -> tuple[dict, list[torch.Tensor]]:
-    """An optimizer's state dict and its weights under other strategies.
+    """Converts an optimizer's state dict and its weights to other strategies.
 
-    Values are carried over as by :func:`tandem.convert_state`: exactly where the
-    new storage can hold them. Steps, seeds and all else in the param groups stay.
-    Weights that were float32 under a strategy of 16 bits stay so. Which states are
-    float32 for their parameter's size follows from ``min_8bit_size``.
+    Values are converted as by :func:`tandem.convert_state`: exactly if the new storage can
+    represent them. Steps, seeds and all other options of the param groups do not change. Weights
+    that were float32 under a 16-bit strategy stay float32. ``min_8bit_size`` determines which
+    states are float32 because of their parameter's size.
 
     Args:
-        state_dict: what ``state_dict()`` of a :class:`tandem.torch.Optimizer` has
-            returned, under any strategy.
-        weights: its parameters, or tensors that hold their values, in its order.
+        state_dict: the result of ``state_dict()`` of a :class:`tandem.torch.Optimizer` under any
+            strategy.
+        weights: its parameters, or tensors with their values, in its order.
         strategy: the strategy to convert to, or one for each param group.
-        min_8bit_size: that of all param groups from now on, 0 for no bound; None leaves
-            it to be what it is.
-        graph: the graph's file or text, if it is not of the library.
-        vectors: the same of the graph of vectors.
-        path: directories searched for both strategies first.
-        keep_types: whether float32 weights stay so where the new strategy has weights of
-            16 bits; otherwise only those do that were float32 under such a strategy.
+        min_8bit_size: the new value for all param groups, 0 for no limits; None keeps the
+            current values.
+        graph: the graph's file or text, if it is not in the library.
+        vectors: the same for the graph of vectors.
+        path: directories that are searched for both strategies first.
+        keep_types: whether all float32 weights stay float32 if the new strategy has 16-bit
+            weights; otherwise only those do that were float32 under such a strategy.
 
     Returns:
-        The state dict, for ``load_state_dict`` of an optimizer whose groups have the
-        new strategies, and the values of its parameters. What was passed stays as it is.
+        The state dict, for ``load_state_dict`` of an optimizer whose groups have the new
+        strategies, and the values of its parameters. The arguments are not changed.
 
     Raises:
-        ValueError: the state dict is of another graph or strategy than those found,
-            or of other weights.
+        ValueError: the state dict does not match the graphs or strategies found, or the weights.
     """
     graphs = {"graph": graph, "vectors": vectors}
     state_dict = _checkpoint.recoded(_checkpoint.identified(state_dict))

@@ -1,7 +1,7 @@
-"""Counts of steps in the memory of a GPU, for steps that the host does not follow.
+"""Counts of steps in the memory of a GPU, for asynchronous steps.
 
-Parameters that have taken all of their steps together share one count, so that a step
-increments few of them.
+Parameters that have taken all of their steps together share one count, so that a step increments
+only a few counts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import torch
 
 
 def new(value: int, device: torch.device) -> torch.Tensor:
-    """A count."""
+    """Creates a count."""
     return torch.full((), value, dtype=torch.int64, device=device)
 
 
 def part(optimizer) -> None:
-    """Gives parameters that now step without others a count of their own."""
+    """Splits counts of which only some parameters take the next step."""
     holders: dict[int, int] = {}
     moving: dict[int, list[dict]] = {}
     for param, state in optimizer.state.items():
@@ -43,7 +43,7 @@ def part(optimizer) -> None:
 
 
 def adopt(optimizer) -> None:
-    """Keeps the counts that a state dict has brought where the optimizer needs them."""
+    """Moves the counts of a loaded state dict to where the optimizer needs them."""
     known: dict[tuple, torch.Tensor] = {}
     for (binding, state), value in _values(optimizer):
         if optimizer.capturable:
@@ -55,7 +55,7 @@ def adopt(optimizer) -> None:
 
 
 def _values(optimizer) -> Iterable[tuple[tuple, int]]:
-    """Each state with a count, and its value; one transfer for each device."""
+    """Yields each state with a count, and the value, with one transfer per device."""
     found = [(binding, state) for param, state in optimizer.state.items()
              if (binding := optimizer._binding_of(param)) and binding.step in state]
     tensors: dict[torch.device, list[torch.Tensor]] = {}

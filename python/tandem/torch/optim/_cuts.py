@@ -1,4 +1,5 @@
-"""Pieces of parameters that kernels can update apart: those of whole rows, groups and blocks."""
+"""Checks of whether kernels can update pieces of parameters separately: pieces of whole rows,
+groups and blocks can."""
 
 from __future__ import annotations
 
@@ -13,24 +14,25 @@ from tandem.torch._shards import Shard
 if TYPE_CHECKING:
     from tandem.torch.optim._binding import KernelBinding
 
-#: The elements of the largest parameter that ranks gather where its pieces cannot be updated
-#: apart, as those of biases.
+#: The maximum number of elements of a parameter that ranks gather if its pieces cannot be
+#: updated separately, such as a bias.
 GATHERED = 1 << 18
 
 
 def is_shared(plane: Plane) -> bool:
-    """Whether all shards of a tensor have the same entries of a plane, if shards are rows."""
+    """Returns whether all shards of a tensor have the same entries of a plane, if shards are
+    rows."""
     return plane.is_whole_tensor or plane.per == Granularity.COLUMN
 
 
 def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size) -> int:
-    """Returns how many rows of a tensor have one row of a plane's entries; where a vector is
-    its own row, how many elements have one.
+    """Returns the number of rows of a tensor for each row of a plane's entries or, for a vector,
+    the number of elements for each entry.
 
     Args:
-        plane: one that is not shared by all rows.
-        shape: the tensor's.
-        entries: the plane's.
+        plane: a plane that is not shared by all rows.
+        shape: the shape of the tensor.
+        entries: the shape of the plane.
     """
     if plane.per == Granularity.ROW or len(shape) < 2:
         return plane.group
@@ -38,7 +40,7 @@ def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size) -> int:
 
 
 def reason_for_rows(binding: KernelBinding) -> str | None:
-    """Returns what a step computes from an element's place or from its neighbours."""
+    """Returns which part of a step depends on an element's position or neighbours, or None."""
     kernel = binding.kernel
     if any(plane.is_grouped or plane.is_whole_tensor or plane.per != Granularity.ELEMENT
            for plane in kernel.planes):
@@ -52,10 +54,11 @@ def reason_for_rows(binding: KernelBinding) -> str | None:
 
 @lru_cache(maxsize=4096)
 def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
-    """Returns what the pieces of a DTensor cut apart that belongs together, in words that
-    follow the name of a parameter; None if each can be updated by itself.
+    """Returns why the pieces of a DTensor cannot be updated separately, as a phrase that follows
+    the name of a parameter; None if they can.
 
-    It follows from the whole tensor and its placements, so that all ranks find the same.
+    The result depends only on the whole tensor and its placements, so it is the same on all
+    ranks.
     """
     if shard.bounds is None or not shard.is_in_c_order:
         return f"is spread as {shard}, in pieces that are not whole rows"
@@ -75,14 +78,15 @@ def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
 
 
 def _ends_anywhere(binding: KernelBinding) -> bool:
-    """Whether empty pieces may begin at the end of a tensor, wherever that is; a group or a
-    block of rows that ends there early counts as cut elsewhere."""
+    """Returns whether empty pieces may begin at the end of a tensor even if a group is
+    incomplete there. If not, the incomplete group or block of rows counts as cut."""
     kernel = binding.kernel
     return kernel.is_matrix and not any(plane.rows > 1 for plane in kernel.planes)
 
 
 def _joins_alike(binding: KernelBinding, shard: Shard) -> bool:
-    """Whether rows that are shorter than a group are joined in each piece as in the whole."""
+    """Returns whether rows that are shorter than a group are joined in each piece as in the
+    whole."""
     if not any(plane.is_grouped for plane in binding.kernel.planes):
         return True
     def columns_of(rows: int) -> int:

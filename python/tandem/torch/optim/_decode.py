@@ -1,4 +1,4 @@
-"""Weights that a module decodes before it runs, and frees again."""
+"""Weights that are decoded before a module runs and freed afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tandem.torch.optim._wrappers import unwrapped
 
 @dataclass(frozen=True)
 class _SavedWeight:
-    """A view of a weight that a backward pass needs: which, instead of its bytes."""
+    """A reference to a view of a weight that a backward pass needs, without its bytes."""
 
     param: torch.Tensor
     version: int
@@ -31,14 +31,14 @@ class _SavedWeight:
 
 @dataclass(frozen=True)
 class _SavedElsewhere:
-    """A saved tensor that the hooks around ours have packed."""
+    """A saved tensor that outer hooks have packed."""
 
     unpack: Callable
     value: object
 
 
 def _hooks_around() -> tuple[Callable, Callable] | None:
-    """The saved-tensor hooks in force, such as those of a checkpoint."""
+    """Returns the active saved-tensor hooks, such as those of activation checkpointing."""
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return top(True) if top else None
 
@@ -46,8 +46,8 @@ def _hooks_around() -> tuple[Callable, Callable] | None:
 class _SavedTensors(saved_tensors_hooks):
     """Hooks for the tensors that a graph saves while a module runs.
 
-    It does not own the optimizer, since torch leaks what a graph owns that is still
-    alive when the interpreter ends.
+    It does not own the optimizer, since PyTorch leaks objects that are owned by a graph that is
+    still alive when the interpreter exits.
     """
 
     def __init__(self, decoder: DecodedWeights):
@@ -84,8 +84,7 @@ class _Entered(threading.local):
 class DecodedWeights:
     """Decodes the weights of a model's modules while they run.
 
-    Made by :func:`decode_weights`; :meth:`remove` gives the parameters their
-    memory back.
+    :func:`decode_weights` creates it; :meth:`remove` restores the parameters' memory.
     """
 
     def __init__(self, model: torch.nn.Module, optimizer: Optimizer,
@@ -95,7 +94,7 @@ class DecodedWeights:
         self._live: dict[int, torch.Tensor] = {}
         self._memory: list[weakref.ref] = []
         self._entered = _Entered()
-        #: Several threads may run a model, and autograd has its own.
+        #: Several threads may run a model, and autograd has its own threads.
         self._lock = threading.RLock()
         self._hidden = optimizer._start_hidden()
         self._handles: list = []
@@ -114,7 +113,7 @@ class DecodedWeights:
             self._free(param)
 
     def _weights(self, module: torch.nn.Module) -> list[torch.Tensor]:
-        """The parameters that a module reads itself."""
+        """Returns the parameters that a module reads itself."""
         params = module.parameters(recurse=isinstance(module, self._whole))
         return [param for param in params if param in self._hidden]
 
@@ -123,7 +122,8 @@ class DecodedWeights:
             module.register_forward_pre_hook(self._enter),
             module.register_forward_hook(self._leave, always_call=True),
             module.register_load_state_dict_post_hook(self._after_load),
-            # torch sets an attribute of the first function, which a method refuses.
+            # PyTorch sets an attribute of the first function, which a bound method does not
+            # allow.
             *hook_state_dicts(module, lambda *given: self._save(*given), self._before_load),
         ]
 
@@ -132,7 +132,7 @@ class DecodedWeights:
     #===--------------------------------------------------------------------===#
 
     def _decoded(self, param: torch.Tensor) -> torch.Tensor:
-        """The weight in new memory."""
+        """Returns the decoded weight in new memory."""
         weight = self._optimizer._decode_weight(param)
         self._memory = [ref for ref in self._memory if ref() is not None]
         self._memory.append(weakref.ref(weight.untyped_storage()))
@@ -140,13 +140,13 @@ class DecodedWeights:
 
     @property
     def bytes(self) -> int:
-        """Returns the bytes of the weights that are decoded now, for a module or for
+        """The number of bytes of the weights that are currently decoded, for a module or for
         autograd."""
         alive = (ref() for ref in self._memory)
         return sum(storage.nbytes() for storage in alive if storage is not None)
 
     def has(self, param: torch.Tensor) -> bool:
-        """Whether this decodes the parameter."""
+        """Returns whether this decodes the parameter."""
         return param in self._params
 
     def _acquire(self, param: torch.Tensor) -> None:
@@ -173,7 +173,7 @@ class DecodedWeights:
         _absent.leave(param, self)
 
     def read(self, param: torch.Tensor) -> torch.Tensor:
-        """A copy of a parameter's weight, for whoever asks between passes."""
+        """Returns a decoded copy of a parameter's weight, for reads between passes."""
         return self._optimizer._decode_weight(param)
 
     #===--------------------------------------------------------------------===#
@@ -188,7 +188,7 @@ class DecodedWeights:
         self._entered.modules.append((module, hooks))
 
     def _leave(self, module: torch.nn.Module, *_) -> None:
-        # A module whose other hooks failed may not have been entered.
+        # If another hook of the module failed, the module may not have been entered.
         entered = self._entered.modules
         if entered and entered[-1][0] is module:
             entered.pop()[1].__exit__(None, None, None)
@@ -196,7 +196,7 @@ class DecodedWeights:
                 self._release(param)
 
     def _save_weight(self, tensor: torch.Tensor) -> _SavedWeight | None:
-        """Returns what to save in place of a view of a decoded weight."""
+        """Returns the reference to save instead of a view of a decoded weight."""
         param = self._live.get(tensor.untyped_storage().data_ptr())
         if param is None or not tensor.numel() or tensor.dtype != param.dtype:
             return None
@@ -205,7 +205,7 @@ class DecodedWeights:
 
     @torch.no_grad()
     def _load_weight(self, saved: _SavedWeight) -> torch.Tensor:
-        """The view that was saved, of a weight decoded anew."""
+        """Returns the saved view, from a weight that is decoded again."""
         if saved.param._version != saved.version:
             raise RuntimeError(
                 "a weight that the backward pass needs has been modified by an "
@@ -223,7 +223,7 @@ class DecodedWeights:
     #===--------------------------------------------------------------------===#
 
     def _own(self, module: torch.nn.Module):
-        """(name, parameter) of the decoded weights that a module registers."""
+        """Returns (name, parameter) of the decoded weights that a module registers."""
         return [(name, param) for name, param in module._parameters.items()
                 if param is not None and param in self._hidden]
 
@@ -243,7 +243,7 @@ class DecodedWeights:
             self._release(param)
 
     def remove(self) -> None:
-        """Gives every parameter its weight in memory, and takes the hooks away."""
+        """Restores every parameter's weight in memory, and removes the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -269,26 +269,26 @@ def decode_weights(
     *,
     whole: Sequence[type[torch.nn.Module]] = (torch.nn.MultiheadAttention,),
 ) -> DecodedWeights:
-    """Keeps a model's weights as the optimizer stores them, and decodes those of a
-    module only while its forward, or what autograd saved of it, needs them.
+    """Keeps a model's weights only in the optimizer's codes, and decodes those of a module only
+    while its forward pass or its backward pass needs them.
 
-    Parameters stay registered, with their shape, type and gradient. What reads one
-    between calls, as an average of the model does, gets a decoded copy of it, without a
-    gradient. ``state_dict()`` decodes, ``load_state_dict()`` encodes. What
-    autograd saves of a weight is decoded again in the backward pass.
+    Parameters stay registered, with their shape, type and gradient. A read between calls, such
+    as by an average of the model, gets a decoded copy without gradient. ``state_dict()`` decodes
+    and ``load_state_dict()`` encodes. Weights that autograd saves are decoded again in the
+    backward pass.
 
     Args:
-        model: the model; the optimizer has its parameters.
-        optimizer: of a strategy that keeps weights in codes, as "fp8-collage-plus"; one
-            that Accelerate or Lightning has wrapped stands for what is inside.
-        whole: modules that read the weights of modules in them by themselves;
-            theirs are decoded together.
+        model: the model, whose parameters the optimizer has.
+        optimizer: an optimizer with a strategy that keeps weights in codes, such as
+            "fp8-collage-plus". It may be wrapped by Accelerate or Lightning.
+        whole: classes of modules that read the weights of their submodules directly, and whose
+            weights are decoded together.
 
     Returns:
-        What undoes it: ``decode_weights(...).remove()``.
+        The object whose ``remove()`` undoes the call.
 
     Raises:
-        ValueError: there is nothing to decode, or the optimizer decodes already.
+        ValueError: there is nothing to decode, or the optimizer already decodes weights.
     """
     optimizer = unwrapped(optimizer)
     if optimizer._decoder is not None:

@@ -1,5 +1,5 @@
-"""Steps that the host does not follow: scalars, counts and whether to step at all are in
-the memory of GPUs, so that a CUDA graph can capture them."""
+"""Asynchronous steps: scalars, counts and the decision to skip are in the memory of GPUs, so
+that a CUDA graph can capture them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandem._plane import RoleKind
 from tandem.torch import _executor
 from tandem.torch.optim._binding import KernelBinding
 
-#: A number, or where one is.
+#: A number, or a tensor that holds one.
 Scalar = float | torch.Tensor
 
 
@@ -27,7 +27,7 @@ class Rows:
         self.integers = torch.empty((count, len(kernel.integers)), dtype=torch.int64,
                                     device=binding.device)
         self._kinds = list(kernel.integers.values())
-        #: The numbers that are there already.
+        #: The columns that have already been written.
         self._columns: list = [None] * (len(kernel.hypers) + len(kernel.integers))
 
     def write(self, hypers: Sequence[Sequence[Scalar]], seeds: Sequence[int],
@@ -46,8 +46,8 @@ class Rows:
         return work
 
     def _fill(self, at: int, target: torch.Tensor, column: Sequence[Scalar]) -> list:
-        """Returns the operations that write a column; none if it holds these numbers
-        already."""
+        """Returns the operations that write a column, which are none if it already holds these
+        numbers."""
         if not any(isinstance(value, torch.Tensor) for value in column):
             column = tuple(column)
             if column == self._columns[at]:
@@ -64,17 +64,17 @@ class Rows:
 
 
 class DeviceStep:
-    """An optimizer's state, besides its plans, for steps that the host does not follow."""
+    """An optimizer's state for asynchronous steps, except for its plans."""
 
     def __init__(self):
         self._rows: dict[KernelBinding, Rows] = {}
-        #: The rows that graphs read.
+        #: The rows that captured graphs read.
         self._captured: list[Rows] = []
         #: Two words for each GPU: whether the last step was skipped, and a zero.
         self._flags: dict[Executor, torch.Tensor] = {}
 
     def run(self, optimizer, bindings: Sequence[KernelBinding]) -> None:
-        """Puts a step into the streams of the bindings' GPUs."""
+        """Enqueues a step on the streams of the bindings' GPUs."""
         _check(optimizer, bindings)
         rows = [self._write(optimizer, binding) for binding in bindings]
         executors = list(dict.fromkeys(binding.executor for binding in bindings))
@@ -95,10 +95,10 @@ class DeviceStep:
             _count(executor, list(counters.values()), skips.get(executor))
 
     def _write(self, optimizer, binding: KernelBinding) -> Rows:
-        """Has the binding's GPU make the rows of this step."""
+        """Enqueues the writing of this step's rows on the binding's GPU."""
         rows = self._rows.get(binding)
         if binding.executor.is_capturing:
-            # A graph writes its own rows, all of them.
+            # A graph writes all of its own rows.
             rows = Rows(binding)
             self._captured.append(rows)
         elif rows is None or rows.table != binding.table:
@@ -113,7 +113,7 @@ class DeviceStep:
 
     def _decide(self, bindings: Sequence[KernelBinding], executors: Sequence[Executor],
                 found_inf: torch.Tensor | None) -> dict[Executor, torch.Tensor]:
-        """For each GPU a word that is not 0 if the step is to be skipped."""
+        """Returns, for each GPU, a word that is nonzero if the step is to be skipped."""
         skips = {} if found_inf is None else {
             executor: found_inf.to(_executor.torch_device(executor), non_blocking=True)
             for executor in executors}
@@ -138,12 +138,12 @@ class DeviceStep:
 
     @property
     def skipped(self) -> bool:
-        """Whether the last step was skipped, for which this waits."""
+        """Waits for the last step and returns whether it was skipped."""
         return any(bool(flags[0]) for flags in self._flags.values())
 
 
 def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
-    """Refuses what a launch on the CPU would, of numbers that the host knows."""
+    """Refuses numbers known to the host that a launch on the CPU would refuse."""
     for binding in bindings:
         if optimizer._skip_exchange and binding.executor.is_capturing:
             raise RuntimeError(
@@ -165,7 +165,7 @@ def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
 
 
 def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
-    """The hyperparameters of a row: numbers, and tensors that a GPU has."""
+    """Returns the hyperparameters of a row: numbers, or tensors on a GPU."""
     values = []
     for name in binding.kernel.hypers:
         value = optimizer._value(name, group)
@@ -180,13 +180,13 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 
 def _agree(binding: KernelBinding, skip: torch.Tensor) -> None:
-    """Has all ranks skip what one of them skips, for which this waits."""
+    """Makes all ranks skip the step if one of them does, which waits for the GPU."""
     found = binding.exchange.any(bool(skip))
     binding.executor.call(lambda: skip.fill_(found))
 
 
 def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -> None:
-    """Has all GPUs skip what one of them skips."""
+    """Makes all GPUs skip the step if one of them does."""
     first = executors[0]
     for executor in executors[1:]:
         first.call(lambda word=skips[executor]: skips[first].bitwise_or_(
@@ -196,7 +196,7 @@ def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -
 
 
 def _count(executor: Executor, counters: list[torch.Tensor], skip: torch.Tensor | None) -> None:
-    """Counts a step, if it has not been skipped."""
+    """Increments the counts, unless the step is skipped."""
     if not counters:
         return
     if skip is None:

@@ -1,4 +1,4 @@
-"""Handles the arguments of torch.optim's optimizers that are not hyperparameters."""
+"""Handling of arguments of torch.optim's optimizers that are not hyperparameters."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _REASONS = {
 
 
 def without_torch_options(name: str, options: Mapping) -> dict:
-    """The options of an optimizer without those of torch.optim's that say nothing here.
+    """Returns the options of an optimizer without those of torch.optim that have no effect here.
 
     Args:
-        name: the optimizer's, for messages.
-        options: its keyword arguments. ``foreach`` and ``fused`` may have any of their
-            values, and what a step does not compute None, False or 0.
+        name: the name of the optimizer, for messages.
+        options: the keyword arguments. ``foreach`` and ``fused`` may have any of their values;
+            unsupported options may be None, False or 0.
 
     Raises:
-        ValueError: an option asks for what the step does not compute.
+        ValueError: an option requests something that is not supported.
     """
     kept: dict = {}
     for option, value in options.items():
@@ -49,6 +49,6 @@ def without_torch_options(name: str, options: Mapping) -> dict:
 
 
 def refuse(name: str, option: str, value: object) -> None:
-    """Refuses an option that a step does not compute, unless it is None, False or 0."""
+    """Refuses an unsupported option unless it is None, False or 0."""
     if value:
         raise ValueError(f"{name} does not compute {option}={value!r}: {_REASONS[option]}")

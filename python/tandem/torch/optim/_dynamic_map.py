@@ -1,4 +1,4 @@
-"""Conversions between the dynamic code of bitsandbytes and that of Tandem."""
+"""Conversions between bitsandbytes' dynamic code and Tandem's."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ import torch
 
 from tandem._storages import described
 
-#: The number of elements that share a scale, in both.
+#: The number of elements that share a scale, in both libraries.
 BLOCK = 256
-#: The relative difference up to which two maps count as the same: bitsandbytes computes its own
-#: in float32, and where the last bits fall depends on the release and the machine.
+#: The relative difference up to which two maps count as equal. bitsandbytes computes its map in
+#: float32, and the last bits depend on the release and the machine.
 _TOLERANCE = 2.0**-20
 
 
 def sign_in(storage: str, blockwise: bool = False) -> bool | None:
-    """Whether the dynamic code of a storage has signs; None if it has another code.
+    """Returns whether the dynamic code of a storage is signed, or None if it has another code.
 
     Args:
-        storage: as MLIR spells it.
-        blockwise: whether only the storage counts that bitsandbytes has, with an f32 scale
-            for each block.
+        storage: the storage in MLIR's notation.
+        blockwise: whether to accept only bitsandbytes' storage, with an f32 scale for each
+            block.
     """
     found = described(storage)
     return None if blockwise and found.plain_group != BLOCK else found.is_dynamic_signed
 
 
 def _positive_values(signed: bool) -> torch.Tensor:
-    """The values between 0 and 1, each decade's the middles of even parts."""
+    """Returns the values between 0 and 1, which are the midpoints of equal parts of each
+    decade."""
     decades = []
     for i in range(7):
         ends = torch.linspace(0.1, 1, 2 ** (i if signed else i + 1) + 1,
@@ -45,12 +46,13 @@ def _map(signed: bool) -> torch.Tensor:
 
 
 def dynamic_map(signed: bool, device: torch.device | str = "cpu") -> torch.Tensor:
-    """bitsandbytes' value of each code, 256 of float32 in ascending order; a new tensor."""
+    """Returns a new tensor with bitsandbytes' values of the codes: 256 float32 values in
+    ascending order."""
     return _map(signed).to(device, copy=True)
 
 
 def sign_of(qmap: torch.Tensor) -> bool | None:
-    """Whether a map is that of signed values; None if it is neither of the two."""
+    """Returns whether a map is the signed one, or None if it is neither of the two."""
     if qmap.shape != (256,) or not qmap.is_floating_point():
         return None
     values = qmap.to("cpu", torch.float32)
@@ -62,12 +64,12 @@ def sign_of(qmap: torch.Tensor) -> bool | None:
 
 
 def nan_code(signed: bool) -> int:
-    """Tandem's NaN, which has a value in bitsandbytes."""
+    """Returns Tandem's code for NaN, which has a value in bitsandbytes."""
     return 1 if signed else 254
 
 
 def _exact(signed: bool) -> list[int]:
-    """The values of the codes as multiples of 1 / (256 * 10**7), which all of them are."""
+    """Returns the values of the codes as integer multiples of 1 / (256 * 10**7)."""
     values = []
     for i in range(7):
         count = 2 ** (i if signed else i + 1)
@@ -78,7 +80,7 @@ def _exact(signed: bool) -> list[int]:
 
 @lru_cache(maxsize=None)
 def _recoding(source: bool, target: bool, has_nan: bool) -> torch.Tensor:
-    """The nearest code for each, of two that are equally near the larger in magnitude."""
+    """Returns the nearest code for each code; ties go to the larger magnitude."""
     values = _exact(target)
     numbers = [c for c in range(256) if not (has_nan and c == nan_code(target))]
     return torch.tensor(
@@ -88,16 +90,16 @@ def _recoding(source: bool, target: bool, has_nan: bool) -> torch.Tensor:
 
 def recoded(codes: torch.Tensor, source: bool, target: bool, *,
             has_nan: bool) -> torch.Tensor:
-    """Codes under the map of the other sign, or the same, to the nearest value.
+    """Converts codes to the nearest values of the map with the other sign, or of the same map.
 
     Args:
-        codes: uint8.
-        source: whether they are signed.
-        target: whether the result is.
-        has_nan: whether the target's NaN takes the place of a value, as in Tandem.
+        codes: a uint8 tensor.
+        source: whether the codes are signed.
+        target: whether the result is signed.
+        has_nan: whether the target has NaN in place of a value, as in Tandem.
 
     Returns:
-        uint8, in new memory of the same layout.
+        A new uint8 tensor of the same layout.
     """
     table = _recoding(source, target, has_nan).to(codes.device)
     return torch.empty_like(codes).copy_(table[codes.int()])

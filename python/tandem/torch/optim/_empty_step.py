@@ -1,4 +1,4 @@
-"""The empty step by which torch.distributed.checkpoint has an optimizer begin its states."""
+"""The empty step with which torch.distributed.checkpoint initializes an optimizer's states."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from tandem.torch.optim._callers import STATE_DICTS, caller
 
 
 def is_called_for() -> bool:
-    """Whether torch.distributed.checkpoint is among the callers, to find out which states there
-    are: get_optimizer_state_dict and the like do so where an optimizer has none. It gives all
-    parameters gradients of zeros, and every group a learning rate of 0."""
+    """Returns whether torch.distributed.checkpoint is on the call stack to find out which states
+    there are. get_optimizer_state_dict and similar functions do this if an optimizer has none:
+    they set all gradients to zero and all learning rates to 0, and take a step."""
     return caller(STATE_DICTS, "_init_optim_state") is not None
 
 
 class _Begun(NamedTuple):
-    """A state as the empty step has begun it: itself, and its entries."""
+    """A state that the empty step has created, and its entries."""
 
     state: dict
     entries: dict
 
 
 class EmptyStep:
-    """The states that an empty step has begun. They hold what a first step would begin with,
-    which begins them anew, so that training goes on as without the empty step."""
+    """The states that an empty step has created. The first real step creates them again, so that
+    training continues as without the empty step."""
 
     def __init__(self):
         self._begun = WeakTensorKeyDictionary()
 
     def note(self, param: torch.Tensor, state: dict) -> None:
-        """The state of a parameter has been begun by an empty step."""
+        """Records that an empty step has created the state of a parameter."""
         self._begun[param] = _Begun(state, dict(_entries(state)))
 
     def clear(self) -> None:
-        """States have been loaded in place of those."""
+        """Forgets the states, because others have been loaded."""
         self._begun.clear()
 
     def ends(self, param: torch.Tensor, state: dict, label: Callable[[], str]) -> bool:
-        """Whether a state is there only by the empty step, for the last time.
+        """Returns whether a state exists only because of the empty step, and forgets it.
 
         Raises:
-            RuntimeError: it has been written into since.
+            RuntimeError: the state has been written since.
         """
         begun = self._begun.pop(param, None) if self._begun else None
         if begun is None or state is not begun.state:
@@ -60,7 +60,8 @@ class EmptyStep:
 
 
 def _entries(state: Mapping) -> Iterator[tuple[str, object]]:
-    """The names of a state's entries, and what changes when one is written."""
+    """Yields the names of a state's entries, and a value that changes when the entry is
+    written."""
     for name, value in state.items():
         if isinstance(value, torch.Tensor):
             yield name, (id(value), local_of(value)._version)

@@ -1,4 +1,5 @@
-"""Gradients that PyTorch has no type for: encoded as soon as they are there."""
+"""Gradients in types that PyTorch does not have, which are encoded as soon as they are
+computed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem.torch.optim._binding import History, KernelBinding, check_grad
 
-#: The hook of each parameter; that of the newest optimizer takes the gradient.
+#: The hook of each parameter. The newest optimizer's hook takes the gradient.
 _hooks = WeakTensorKeyDictionary()
 
 
@@ -19,13 +20,13 @@ class Gradients:
 
     def __init__(self):
         self._planes: dict[torch.Tensor, list[torch.Tensor]] = {}
-        #: The histories that states get when a step takes these gradients.
+        #: The histories for the states when a step takes these gradients.
         self._histories: dict[torch.Tensor, History] = {}
-        #: The parameters whose gradients the next step takes from p.grad, and releases.
+        #: The parameters whose gradients the next step takes from p.grad and releases.
         self._left: set[torch.Tensor] = set()
 
     def watch(self, param: torch.Tensor, optimizer) -> None:
-        """From now on the optimizer takes what backward passes leave in p.grad."""
+        """Registers a hook with which the optimizer takes p.grad after backward passes."""
         owner = weakref.ref(optimizer)
 
         def take(param: torch.Tensor) -> None:
@@ -39,7 +40,7 @@ class Gradients:
     @torch.no_grad()
     def add(self, binding: KernelBinding, param: torch.Tensor, like: torch.Tensor,
             state: dict | None, label: Callable[[], str]) -> None:
-        """Encodes p.grad, with what passes before it have left, and releases it."""
+        """Encodes p.grad, adding it to the gradients of earlier passes, and releases it."""
         check_grad(param.grad, param, label)
         planes = self._planes.get(param)
         made = binding.empty_grad(like) if planes is None else planes
@@ -49,30 +50,30 @@ class Gradients:
         param.grad = None
 
     def leave(self, param: torch.Tensor) -> None:
-        """Leaves p.grad to what reduces it over ranks, and to the step."""
+        """Leaves p.grad for a reduction over ranks and for the step."""
         self._left.add(param)
 
     def get(self, param: torch.Tensor) -> list[torch.Tensor] | None:
-        """The planes of a parameter's gradient, if it has one."""
+        """Returns the planes of a parameter's gradient, or None."""
         return self._planes.get(param)
 
     def history_of(self, param: torch.Tensor) -> History | None:
-        """The history that the state gets when a step takes the gradient, if there is one."""
+        """Returns the history for the state when a step takes the gradient, or None."""
         return self._histories.get(param)
 
     def replace(self, param: torch.Tensor, planes: list[torch.Tensor]) -> None:
-        """Other planes of a gradient that there is."""
+        """Replaces the planes of an existing gradient."""
         self._planes[param] = planes
 
     def release(self, params: Iterable[torch.Tensor] | None = None) -> None:
-        """Forgets the gradients of these parameters, of all if None."""
+        """Releases the gradients of these parameters, or of all if None."""
         for param in [*self._planes, *self._left] if params is None else params:
             self._planes.pop(param, None)
             self._histories.pop(param, None)
             self._left.discard(param)
 
     def finish(self, params: Iterable[torch.Tensor]) -> None:
-        """Forgets the gradients that a step has taken, also those left in p.grad."""
+        """Releases the gradients that a step has taken, including those left in p.grad."""
         for param in params:
             if param in self._left:
                 param.grad = None
@@ -80,7 +81,7 @@ class Gradients:
 
     @property
     def bytes(self) -> int:
-        """Returns the bytes of all planes."""
+        """The number of bytes of all planes."""
         histories = [history.values() for history in self._histories.values()]
         return sum(plane.nbytes for planes in [*self._planes.values(), *histories]
                    for plane in planes)

@@ -1,4 +1,4 @@
-"""Param groups: the strategy of each, how its parameters are stored, which way it steps."""
+"""Param groups: their strategies, storages and directions of steps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from tandem.torch._shards import is_dtensor
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._recommend import AUTO
 
-#: Options of a param group that say which kernel updates its parameters, and what that
-#: reads.
+#: Options of a param group that select the kernel for its parameters and its inputs.
 OPTIONS = ("strategy", "min_8bit_size", "maximize")
 
 
 def check_options(group: Mapping, index: int) -> None:
-    """Refuses values that these options cannot have."""
+    """Refuses invalid values of these options."""
     strategy, size, maximize = (group.get(name) for name in OPTIONS)
     if not isinstance(strategy, str):
         raise TypeError(f"strategy of param group {index} must be a strategy's name, got "
@@ -40,7 +39,7 @@ def check_options(group: Mapping, index: int) -> None:
 
 
 def draws(bindings: Iterable[KernelBinding]) -> bool:
-    """Whether kernels round stochastically."""
+    """Returns whether kernels round stochastically."""
     return any(kind is RoleKind.SEED for binding in bindings
                for kind in binding.kernel.integers.values())
 
@@ -49,7 +48,8 @@ class Groups:
     """The part of :class:`Optimizer` that handles param groups."""
 
     def _begin_groups(self) -> None:
-        #: The place of each parameter by its identity: a group's number, and a position in it.
+        #: The index of each parameter's group and its position there, by the parameter's
+        #: identity.
         self._positions: dict[int, tuple[int, int]] = {}
         #: The groups' values of OPTIONS when they were last read.
         self._noted: list[tuple] = []
@@ -59,7 +59,7 @@ class Groups:
     #===--------------------------------------------------------------------===#
 
     def _grouped(self) -> Iterator[tuple[int, torch.Tensor, dict]]:
-        """The index of each parameter, the parameter, and its group."""
+        """Yields the index of each parameter, the parameter, and its group."""
         index = 0
         for group in self.param_groups:
             for param in group["params"]:
@@ -67,8 +67,8 @@ class Groups:
                 index += 1
 
     def _group_and_position(self, param: torch.Tensor) -> tuple[int, int] | None:
-        """The number of a parameter's group, and its position there; None if no group has
-        the parameter."""
+        """Returns the index of a parameter's group and its position there, or None if no group
+        has the parameter."""
         position = self._positions.get(id(param))
         if position is None or not self._is_at(param, *position):
             self._positions = {id(p): (number, at) for number, group
@@ -78,29 +78,30 @@ class Groups:
         return position
 
     def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
-        """Whether a group still has the parameter there."""
+        """Returns whether a group still has the parameter at this position."""
         groups = self.param_groups
         return (number < len(groups) and at < len(groups[number]["params"])
                 and groups[number]["params"][at] is param)
 
     def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
-        """The index of a parameter and that of its group."""
+        """Returns the index of a parameter and that of its group."""
         number, at = self._group_and_position(param)
         before = sum(len(group["params"]) for group in self.param_groups[:number])
         return before + at, number
 
     def _group_of(self, param: torch.Tensor) -> dict | None:
-        """The group of a parameter; None if no group has it."""
+        """Returns the group of a parameter, or None if no group has it."""
         position = self._group_and_position(param)
         return self.param_groups[position[0]] if position else None
 
     def _binding_of(self, param: torch.Tensor) -> KernelBinding | None:
-        """The binding that takes a parameter; None if none does."""
+        """Returns the binding for a parameter, or None if there is none."""
         group = self._group_of(param)
         return self._bindings.of(param, group) if group else None
 
     def _bindings_of(self, index: int) -> list[KernelBinding]:
-        """The bindings of a group's own strategy, which may be one that there is not."""
+        """Returns the bindings of a group's own strategy, and raises an error if it does not
+        exist."""
         try:
             return self._bindings.of_strategy(self.param_groups[index]["strategy"])
         except ValueError as error:
@@ -115,10 +116,10 @@ class Groups:
         return [tuple(map(group.get, OPTIONS)) for group in self.param_groups]
 
     def _check_changes(self) -> None:
-        """Looks at groups whose options have changed since the last time.
+        """Checks groups whose options have changed since the last check.
 
         Raises:
-            ValueError: the change would give states that there are another meaning.
+            ValueError: the change would change the meaning of existing states.
         """
         now = self._options()
         if now == self._noted:
@@ -131,15 +132,15 @@ class Groups:
         self._forget()
 
     def _check_change_of(self, param: torch.Tensor) -> None:
-        """The same if the parameter's own group has changed; backward passes have no time
-        to look at all of them for each parameter."""
+        """Checks for changes only if the parameter's own group has changed, since checking all
+        groups for each parameter would slow down backward passes."""
         position = self._group_and_position(param)
         if position and (tuple(map(self.param_groups[position[0]].get, OPTIONS))
                          != self._noted[position[0]]):
             self._check_changes()
 
     def _check_kept(self, index: int, before: Mapping) -> None:
-        """Refuses a change of a group after which its states would be stored otherwise."""
+        """Refuses a change of a group that would change the storage of its states."""
         group = self.param_groups[index]
         for param in group["params"]:
             has_planes = self.state.get(param) or self._gradients.get(param) is not None
@@ -163,7 +164,7 @@ class Groups:
 
     def _stored(self) -> Counter[KernelBinding]:
         """Returns the number of trained elements that each binding stores. The CPU's binding
-        stands for those of GPUs, which store alike."""
+        represents those of GPUs, which have the same storages."""
         counts: Counter[KernelBinding] = Counter()
         for _, param, group in self._grouped():
             key = self._bindings.key_of(param, group) if param.requires_grad else None
@@ -173,9 +174,9 @@ class Groups:
 
     @property
     def bytes_per_parameter(self) -> float:
-        """Bytes of weight, gradient and states together, from their storages, on average
-        over the parameters that are trained; without the gradient where it is released.
-        If there are no such parameters, those that the strategy takes."""
+        """The number of bytes per parameter for weight, gradient and states, from their
+        storages, averaged over the trained parameters, without gradients that are released. If
+        no parameters are trained, this is the number for the strategy."""
         counts = self._stored() or {self._bindings.main: 1}
         total = sum(binding.bytes_per_parameter(self.gradient_release) * count
                     for binding, count in counts.items())
@@ -194,12 +195,12 @@ class Groups:
             for binding, count in counts.items())]
 
     #===--------------------------------------------------------------------===#
-    # The way of a step
+    # The direction of a step
     #===--------------------------------------------------------------------===#
 
     @staticmethod
     def _refuse_to_maximize(binding: KernelBinding, number: int) -> None:
-        """Steps upwards take negated gradients, which codes may not have."""
+        """Refuses to maximize with gradients in codes, which may not be negated."""
         if binding.encodes:
             raise ValueError(
                 f"param group {number} has maximize=True, but strategy "
@@ -208,13 +209,13 @@ class Groups:
 
     @staticmethod
     def _negated(params: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
-        """The negated gradients of parameters, by their identity.
+        """Returns the negated gradients of parameters, by their identity.
 
-        No hyperparameter does the same: a negative lr would turn weight decay round too.
+        No hyperparameter has this effect: a negative lr would also invert weight decay.
         """
         with_gradient = [param for param in params if param.grad is not None]
         negated: dict[int, torch.Tensor] = {}
-        for spread in (False, True):  # PyTorch takes no list of both
+        for spread in (False, True):  # PyTorch accepts no list of both kinds
             alike = [param for param in with_gradient if is_dtensor(param.grad) is spread]
             if alike:
                 found = torch._foreach_neg([param.grad for param in alike])

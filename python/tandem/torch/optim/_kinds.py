@@ -1,4 +1,4 @@
-"""The optimizers of the library, and what was measured under each."""
+"""The library's optimizers and their measurements."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """An optimizer's graphs and measurements, which recommendations need.
+    """An optimizer's graphs and measurements, which recommendations use.
 
     Attributes:
-        graph: the graph of its kernels; that of matrices, if vectors have another one.
-        vectors: the graph of parameters with fewer dimensions, if they have one.
-        has_betas: whether it keeps AdamW's moments, which follow or do not at its betas.
-        has_errors: whether errors were measured under it.
-        arguments: those with which it was measured whether its states follow, as Python.
+        graph: the graph of its kernels, or of matrices if vectors have another one.
+        vectors: the graph for parameters with fewer dimensions, if they have their own.
+        has_betas: whether it has AdamW's moments, for which following depends on the betas.
+        has_errors: whether errors were measured for it.
+        arguments: the arguments for the measurements of its states, as Python code.
     """
 
     graph: str
@@ -23,8 +23,8 @@ class Kind(NamedTuple):
     arguments: str = ""
 
 
-#: By the names of classes. Errors were measured without weight decay, where AdamW and Adam
-#: are the same.
+#: The optimizers by the names of their classes. Errors were measured without weight decay, for
+#: which AdamW and Adam are the same.
 KINDS = {
     "AdamW": Kind("adamw", has_betas=True, has_errors=True),
     "Adam": Kind("adam", has_betas=True, has_errors=True),
@@ -36,7 +36,7 @@ KINDS = {
     "Adafactor": Kind("adafactor", "adafactor_vector"),
 }
 
-#: The names of those under which errors were measured.
+#: The names of optimizers for which errors were measured.
 MEASURED = tuple(name for name, kind in KINDS.items() if kind.has_errors)
 
 
@@ -44,7 +44,7 @@ def kind_of(name: object) -> Kind:
     """Returns the entry of :data:`KINDS` for an optimizer.
 
     Raises:
-        ValueError: the library has none of this name.
+        ValueError: the library has no optimizer of this name.
     """
     if name not in KINDS:
         raise ValueError(f"the library has no optimizer {name!r}; optimizers are "
@@ -53,7 +53,7 @@ def kind_of(name: object) -> Kind:
 
 
 def check_measured(name: str) -> None:
-    """Refuses to choose for an optimizer under which no errors were measured."""
+    """Refuses to choose strategies for an optimizer without measured errors."""
     if name not in MEASURED:
         asks = (f"tandem.torch.recommend(model, memory, optimizer={name!r}) says which fit and "
                 "follow" if name in KINDS else "docs/Following.md says which follow")

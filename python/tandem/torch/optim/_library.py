@@ -1,4 +1,4 @@
-"""The optimizers that PyTorch users know, as graphs of the library."""
+"""The optimizers of PyTorch, as graphs of the library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tandem.torch.optim._optimizer import Optimizer
 
 
 def _given(**values) -> dict:
-    """The arguments that were given; the graph's defaults stand for the others."""
+    """Returns the arguments that are not None; the graph's defaults apply to the others."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -30,7 +30,7 @@ _OPTIONS = """
 
 
 class _Library(Optimizer):
-    """An optimizer of the library, whose documentation ends with the options."""
+    """An optimizer of the library, to whose docstring the common options are appended."""
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
@@ -42,15 +42,15 @@ class _Library(Optimizer):
 
 
 class _Choosing(_Library):
-    """An optimizer that takes ``strategy="auto"``, which chooses its strategies."""
+    """An optimizer that supports ``strategy="auto"``, which chooses its strategies."""
 
     #: The :class:`Recommendation` of ``strategy="auto"``; None otherwise, and after pickling.
     recommendation = None
 
     def _chosen(self, optimizer: str, params: Iterable, memory: object, betas: object,
                 options: dict, **others) -> Iterable:
-        """The parameters, in groups with strategies if these are to be chosen; then the option
-        is one of them."""
+        """Returns the parameters, split into groups with strategies for ``strategy="auto"``. The
+        option ``strategy`` is then set to the main one."""
         if options.get("strategy") == _auto.AUTO:
             params, options["strategy"], self.recommendation = _auto.choose(
                 optimizer, params, memory, betas, options | others)
@@ -63,17 +63,16 @@ class AdamW(_Choosing):
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
-        decay: where weight decay takes place: "inside" the update, as in Collage;
-            "before" it, as in torch.optim.AdamW; or "after" it.
-        eps_inside_root: whether epsilon is added under the root; only for decay
+        decay: where weight decay is applied: "inside" the update, as in Collage; "before" it, as
+            in torch.optim.AdamW; or "after" it.
+        eps_inside_root: whether epsilon is added inside the square root; only for decay
             "inside".
-        max_norm: where the norm of all gradients together exceeds it, they are
-            scaled down to it in the same step, as by
-            torch.nn.utils.clip_grad_norm_; only for decay "inside".
-        memory: with ``strategy="auto"``, what there is on this rank for weights, gradients
-            and states: bytes, or a text such as "24GiB". Each param group is divided by
-            what parameters are, as :func:`recommend` does; which are embeddings
-            only the names of named parameters say. :attr:`recommendation` has the choice.
+        max_norm: the maximum norm of all gradients together, to which they are scaled down in
+            the same step, as by torch.nn.utils.clip_grad_norm_; only for decay "inside".
+        memory: with ``strategy="auto"``, the memory on this rank for weights, gradients and
+            states: a number of bytes, or a text such as "24GiB". Each param group is split by
+            the roles of parameters, as in :func:`recommend`; embeddings are recognized only by
+            the names of named parameters. :attr:`recommendation` has the choice.
     """
 
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
@@ -115,8 +114,8 @@ class SGD(_Library):
     """Stochastic gradient descent, with weight decay added to the gradient.
 
     Args:
-        momentum: 0 for none, which needs no state; then no group can have any.
-        nesterov: whether momentum looks ahead.
+        momentum: 0 means no momentum and no state; groups then cannot have any either.
+        nesterov: whether to use Nesterov momentum.
     """
 
     def __init__(self, params: Iterable, lr=None, momentum: float = 0.0, *,
@@ -128,7 +127,7 @@ class SGD(_Library):
         super().__init__(params, graph, **hypers, **options)
 
     def _check_flags(self, group: Mapping, index: int) -> None:
-        """Refuses also another kind of momentum than this was created with."""
+        """Also refuses a kind of momentum other than the one this was created with."""
         ours = self.kernel.name == "sgd_nesterov"
         if group.get("nesterov", ours) != ours:
             raise ValueError(
@@ -137,7 +136,7 @@ class SGD(_Library):
         super()._check_flags({k: v for k, v in group.items() if k != "nesterov"}, index)
 
     def add_param_group(self, param_group: dict) -> None:
-        """Adds a param group; without momentum in SGD there is none in a group."""
+        """Adds a param group, which cannot have momentum if this was created without."""
         if isinstance(param_group, dict) and "momentum" not in self.defaults:
             if param_group.get("momentum"):
                 raise ValueError(
@@ -176,7 +175,7 @@ class Adagrad(_Library):
 
 
 def _with_flat_means(state_dict: dict) -> dict:
-    """A state dict of torch.optim.Adafactor with vectors in place of its matrices of one
+    """Returns a state dict of torch.optim.Adafactor with vectors in place of its matrices of one
     column or row."""
     means = ("row_var", -1), ("col_var", -2)
     states = {key: dict(state) for key, state in state_dict["state"].items()}
@@ -188,17 +187,17 @@ def _with_flat_means(state_dict: dict) -> dict:
 
 
 class Adafactor(_Library):
-    """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
+    """Adafactor (Shazeer and Stern 2018), as in torch.optim.Adafactor.
 
-    A matrix keeps its second moment as the means along rows and columns, a vector or
-    scalar keeps it for each element. Parameters with more dimensions are refused.
+    The second moment of a matrix is stored as means along rows and columns, and that of a vector
+    or scalar for each element. Parameters with more dimensions are refused.
 
     Args:
-        lr: the relative step size is this, or 1 / sqrt(step) where that is smaller.
+        lr: the maximum relative step size, which is min(lr, 1 / sqrt(step)).
         beta2_decay: the second moment decays by 1 - step ** beta2_decay.
-        eps: what the second moment's root, and the root mean square of the weights,
-            are at least. None is the epsilon of the parameter's type.
-        d: updates with a larger root mean square are scaled down to it.
+        eps: a pair of lower bounds, for the root of the second moment and for the root mean
+            square of the weights. None means the machine epsilon of the parameter's type.
+        d: the maximum root mean square of updates, to which they are scaled down.
     """
 
     _COUNT = "step"
@@ -216,13 +215,14 @@ class Adafactor(_Library):
                          **options)
 
     def _defaults(self) -> dict:
-        """Without what depends on the step; epsilon 1 depends on the type."""
+        """Returns the defaults without hyperparameters that depend on the step. The first
+        epsilon depends on the type."""
         defaults = super()._defaults()
         del defaults["rho"], defaults["mixing"]
         return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes over a state, also of torch.optim.Adafactor, whose means along rows and
+        """Loads a state, which may be one of torch.optim.Adafactor, whose means along rows and
         columns have two dimensions."""
         state_dict = identified(state_dict)
         super().load_state_dict(state_dict if "tandem" in state_dict else
@@ -239,7 +239,7 @@ class Adafactor(_Library):
         return super()._hyper(name, index, step, dtype)
 
     def _check_group(self, index: int) -> None:
-        """Refuses also what no kernel looks at."""
+        """Also refuses invalid values that kernels do not check."""
         super()._check_group(index)
         for name, holds, domain in (
                 ("beta2_decay", lambda x: x <= 0, "at most 0"),

@@ -20,14 +20,14 @@ UNITS = {f"{prefix}{unit}": base**power for unit, base in (("iB", 1024), ("B", 1
 
 
 def in_bytes(memory: object) -> int:
-    """An amount of memory in bytes.
+    """Returns an amount of memory in bytes.
 
     Args:
         memory: a number of bytes, or a text with a unit: "24GiB", "1.5 TB", "800 MiB".
 
     Raises:
-        TypeError: it is neither a number nor a text.
-        ValueError: it is not above 0 and finite, or has another unit.
+        TypeError: the argument is neither a number nor a text.
+        ValueError: the amount is not positive and finite, or has an unknown unit.
     """
     if isinstance(memory, str):
         number = _number_of(memory)
@@ -42,7 +42,7 @@ def in_bytes(memory: object) -> int:
 
 
 def _number_of(text: str) -> float:
-    """The bytes of a text with a unit, whose letters may be small or capital."""
+    """Returns the number of bytes in a text with a unit, which is case-insensitive."""
     stripped = text.strip()
     for unit in sorted(UNITS, key=len, reverse=True):
         if stripped.lower().endswith(unit.lower()):
@@ -55,7 +55,7 @@ def _number_of(text: str) -> float:
 
 
 def text_of(count: float) -> str:
-    """A number of bytes with a unit, in three digits, rounded up so that it suffices."""
+    """Formats a number of bytes with a unit in three digits, rounded up so that it suffices."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if count >= UNITS[unit]:
             digits = 2 - int(math.log10(count / UNITS[unit]))
@@ -69,11 +69,11 @@ class Bytes:
     """Bytes of tensors on one rank.
 
     Attributes:
-        weights: as they are stored, their parts in the state included.
-        gradients: as they are between a backward pass and its step.
-        states: what the optimizer keeps besides these.
-        working: what the largest tensor needs in addition, for a short time, where weights or
-            gradients are codes: its decoded weight, and its gradient before it is encoded.
+        weights: the bytes of weights as they are stored, including their parts in the state.
+        gradients: the bytes of gradients between a backward pass and its step.
+        states: the bytes of all other planes of the optimizer.
+        working: the temporary bytes for the largest tensor if weights or gradients are codes:
+            its decoded weight, and its gradient before it is encoded.
     """
 
     weights: int = 0
@@ -83,7 +83,7 @@ class Bytes:
 
     @property
     def total(self) -> int:
-        """All of them together."""
+        """The sum of all bytes."""
         return self.weights + self.gradients + self.states + self.working
 
     def __add__(self, other: Bytes) -> Bytes:
@@ -92,8 +92,8 @@ class Bytes:
 
 
 class Footprints:
-    """The bytes of tensors under an optimizer and any strategy, from the storages of its
-    kernels.
+    """Computes the bytes of tensors under an optimizer and any strategy, from the storages of
+    its kernels.
 
     Args:
         releases: whether backward passes release gradients (``gradient_release``).
@@ -110,7 +110,7 @@ class Footprints:
 
     def of(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
            shard: Shard | None = None) -> Bytes:
-        """The bytes of a parameter that is trained: all of it, or on the rank of a shard."""
+        """Returns the bytes of a trained parameter: of the whole, or on the rank of a shard."""
         binding = self._binding(shape, dtype, strategy)
         whole = torch.empty(shape, dtype=dtype, device="meta")
         own = whole if shard is None else shard.piece_of(whole)
@@ -128,13 +128,13 @@ class Footprints:
                      working=passes + (own.nbytes if binding.hidden else 0))
 
     def check(self, shape: torch.Size, dtype: torch.dtype, label: str) -> None:
-        """Refuses a parameter whose shape the optimizer does not update."""
+        """Refuses a parameter whose shape the optimizer does not support."""
         if has_rows(self._bindings.main.kernel) and len(shape) > 2:
             raise self._bindings.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
                                          "remainder")
 
     def has_f32_states(self, strategy: str) -> bool:
-        """Whether the states of large parameters are float32 under a strategy."""
+        """Returns whether the states of large parameters are float32 under a strategy."""
         binding = self._bindings[Key(strategy)]
         return all(plane.type == "f32" for name, plane in binding.state_planes.items()
                    if not binding.is_weight(name))

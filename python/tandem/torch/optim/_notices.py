@@ -1,4 +1,4 @@
-"""Warnings of training that goes on without an error and without an effect."""
+"""Warnings about training that continues without an error but has no effect."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Sequence
 
 import torch
 
-#: The warnings that this process has been given.
+#: The kinds of warnings that this process has issued.
 _given: set[str] = set()
 
 
 def has_warned(kind: str) -> bool:
-    """Whether the process has been warned of a kind of problem, "codes" or "release".
-    Backward passes ask for each gradient."""
+    """Returns whether a kind of warning, "codes" or "release", has been issued. Backward passes
+    call this for each gradient."""
     return kind in _given
 
 
 def _once(kind: str, text: str) -> None:
-    """Warns of one kind of problem once in a process."""
+    """Issues a kind of warning once per process."""
     if not has_warned(kind):
         _given.add(kind)
         warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def warn_of_clipping(strategy: str, releases: bool) -> None:
-    """Warns that code outside of the optimizer does not see the gradients that it takes.
+    """Warns that code outside of the optimizer does not see the gradients that the optimizer
+    takes.
 
     Args:
         strategy: the strategy of a parameter whose gradient has been taken.
@@ -48,9 +49,9 @@ def warn_of_clipping(strategy: str, releases: bool) -> None:
 
 
 def warn_of_no_gradient(params: Sequence[torch.Tensor]) -> None:
-    """Says that an optimizer has never had a gradient.
+    """Warns that an optimizer has never had a gradient.
 
-    Parameters without elements, as a rank may have, need none.
+    Parameters without elements, which a rank may have, need none.
     """
     filled = [param for param in params if param.numel()]
     if not filled:

@@ -1,4 +1,4 @@
-"""The optimizer over any graph: torch.optim's interface to compiled kernels."""
+"""The optimizer for any graph: torch.optim's interface to compiled kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FLAGS = ("amsgrad", "centered", "dampening", "momentum", "nesterov")
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """A 16-bit tensor as integers."""
+    """Returns a 16-bit tensor as integers."""
     return tensor.detach().contiguous().view(torch.int16)
 
 
@@ -48,71 +48,70 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     planes of the kernel under their names (``opt.state[p]["exp_avg_sq.lo"]``) and an
     integer ``"step"``. Memory is updated in place, by one kernel for all parameters.
 
-    A parameter has the type of the strategy's visible weight, bfloat16 for most.
-    Parameters kept in float32 under such a strategy, as norms often are and all are
-    under autocast, have float32 gradients, are updated in f32 arithmetic, and have their
-    states stored as the strategy says. Gradients of a type other than the kernel's
-    are rounded to it, to nearest.
+    A parameter has the type of the strategy's visible weight, bfloat16 for most. Float32
+    parameters under such a strategy, such as norms or all parameters under autocast, have
+    float32 gradients and are updated in f32 arithmetic, with their states stored under the
+    strategy. Gradients of a type other than the kernel's are rounded to it, to nearest.
 
-    ``strategy``, ``min_8bit_size`` and ``maximize`` are options of param groups, as the
-    hyperparameters are. The first two say how states are stored, so they cannot change
-    while there are any: see :func:`convert_state`.
+    ``strategy``, ``min_8bit_size`` and ``maximize`` are options of param groups, like the
+    hyperparameters. The first two determine how states are stored, so they cannot change while
+    there are states: see :func:`convert_state`.
 
-    Where a strategy stores the weight in codes, parameters are bfloat16 or float16
-    and hold what the codes in the state decode to; each step writes them anew, and
-    :func:`decode_weights` keeps them in memory only while a module needs them.
-    Where it stores the gradient so, a backward pass leaves it in such planes in
-    place of ``p.grad``, until a step or :meth:`zero_grad`: see :meth:`gradient`. While
-    torch.distributed is initialized, it does so only for :class:`GradientAllReduce`;
-    otherwise the step encodes ``p.grad``, which wrappers average before.
+    If a strategy stores the weight in codes, parameters are bfloat16 or float16 and hold the
+    decoded values of the codes in the state. Each step updates them, and :func:`decode_weights`
+    keeps them in memory only while a module needs them. If a strategy stores the gradient in
+    codes, a backward pass encodes ``p.grad`` and releases it, until a step or :meth:`zero_grad`:
+    see :meth:`gradient`. While torch.distributed is initialized, it does so only for
+    :class:`GradientAllReduce`; otherwise the step encodes ``p.grad``, after wrappers have
+    averaged it.
 
-    A graph of matrices updates parameters with two dimensions, as they are indexed;
-    one that is not in C order is copied to and fro. Parameters with fewer dimensions
-    need a graph of their own, those with more are refused.
+    A graph of matrices updates two-dimensional parameters; those that are not in C order are
+    copied before and after. Parameters with fewer dimensions need their own graph, and those
+    with more are refused.
 
-    Parameters are on the CPU or on GPUs, in one launch for each device. On a GPU a step
-    is put into PyTorch's current stream; with ``capturable`` it can be a part of a CUDA
-    graph. ``"step"`` is a tensor there then.
+    Parameters are on the CPU or on GPUs, with one launch for each device. On a GPU a step is
+    enqueued on PyTorch's current stream. With ``capturable`` it can be captured in a CUDA graph,
+    and ``"step"`` is a tensor.
 
-    To start a parameter anew, as after loading other weights into a model whose
+    To reset a parameter's state, for example after loading other weights into a model whose
     strategy keeps parts of them in the state, use ``opt.state.pop(p)``.
 
     Args:
         params: parameters, named parameters or param groups.
         graph: a library graph's name, the path of an .mlir file, or MLIR text.
-        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; that of
-            param groups which name no other.
-        vectors: the graph of vectors and scalars, if ``graph`` is one of matrices.
-        path: directories searched for strategies first.
-        seed: seeds stochastic rounding. A parameter's random bits depend on it,
-            on its index in the optimizer and on its step.
-        threads: 0 for ``torch.get_num_threads()``; results do not depend on it.
-        metrics: whether :meth:`metrics` can be asked.
-        capturable: whether steps can be captured in a CUDA graph: counts of steps, and
-            hyperparameters that are tensors of the GPU, stay there. All parameters must
-            be on GPUs.
-        skip_nonfinite: whether a step first looks at all gradients, and does nothing if
-            one of them has a NaN or an infinity: see :attr:`skipped`. On a GPU it needs
-            ``capturable``.
-        gradient_release: whether a backward pass takes the step of each parameter as
-            soon as its gradient is complete, and releases the gradient, so that
-            no two parameters have one at a time (docs/Torch.md). Nothing can look at
-            all gradients then, as ``metrics`` and ``skip_nonfinite`` do.
-        min_8bit_size: parameters with fewer elements, and those with less than two
-            dimensions, such as norms and biases, keep their states in float32 where the
-            strategy stores them as codes; 0 or None for codes everywhere. It makes no
-            difference where the graph sums over all parameters, as with ``max_norm``.
-        maximize: whether steps go up the gradient: they take it with the other sign.
-            Gradients in codes cannot be.
-        **hypers: the graph's hyperparameters; its own defaults hold where absent.
+        strategy: the name of a strategy, built in or ``<name>.mlir`` on ``path``, for param
+            groups without their own.
+        vectors: the graph for vectors and scalars, if ``graph`` is for matrices.
+        path: directories that are searched for strategies first.
+        seed: the seed of stochastic rounding. A parameter's random bits depend on it, on the
+            parameter's index in the optimizer and on its step.
+        threads: the number of threads; 0 means ``torch.get_num_threads()``. Results do not
+            depend on it.
+        metrics: whether steps record :meth:`metrics`.
+        capturable: whether steps can be captured in a CUDA graph. Counts of steps, and
+            hyperparameters that are tensors on the GPU, then stay there. All parameters must be
+            on GPUs.
+        skip_nonfinite: whether a step first checks all gradients, and is skipped if one of them
+            has a NaN or an infinity: see :attr:`skipped`. On a GPU it needs ``capturable``.
+        gradient_release: whether a backward pass takes the step of each parameter as soon as its
+            gradient is complete, and releases the gradient, so that no two parameters have one
+            at a time (docs/Torch.md). Features that need all gradients, such as ``metrics`` and
+            ``skip_nonfinite``, cannot be used.
+        min_8bit_size: parameters with fewer elements, and those with fewer than two dimensions,
+            such as norms and biases, keep their states in float32 if the strategy stores them as
+            codes; 0 or None for codes everywhere. It has no effect if the graph sums over all
+            parameters, as with ``max_norm``.
+        maximize: whether to maximize the objective, by negating gradients. This is not possible
+            with gradients in codes.
+        **hypers: the graph's hyperparameters; the graph's defaults apply to all others.
 
     Raises:
-        ValueError: what does not compile, and hyperparameters out of their domain.
-        TypeError: unknown hyperparameters, and parameters of a type that does not
-            fit the strategy.
+        ValueError: compilation fails, or a hyperparameter is out of its domain.
+        TypeError: a hyperparameter is unknown, or the strategy does not support the type of a
+            parameter.
     """
 
-    #: Two hyperparameters that PyTorch keeps as one pair.
+    #: Hyperparameters that PyTorch keeps as pairs.
     _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     #: The state's key for a count of steps that only :meth:`_hyper` reads.
     _COUNT: str | None = None
@@ -187,14 +186,14 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         """Initializes the state that steps use."""
         self._device_step = DeviceStep()
         self._bound: list[ParamBinding | None] = []
-        #: All parameters, and those that ranks gather for a step, once that is known.
+        #: All parameters, and those that ranks gather for a step, once known.
         self._gathered: tuple[list, dict] | None = None
-        #: Tells whether a step repeats the last one, and the bindings of that step.
+        #: Detects whether a step repeats the last one, and has the bindings of that step.
         self._replay: tandem._tandem.ReplayCache | None = None
         self._running: list[KernelBinding] = []
-        #: Whether the last step has done nothing, where the host knows.
+        #: Whether the last step was skipped, if the host knows.
         self._skipped = False
-        #: Asks the ranks that update other parameters whether they skip the step.
+        #: The exchange with ranks that update other parameters about skipping the step.
         self._skip_exchange: Exchange | None = None
         self._gradients = Gradients()
         self._empty_step = EmptyStep()
@@ -202,12 +201,12 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._sends_codes = False
         #: Whether steps have found no gradient so far.
         self._is_idle = True
-        #: The indices of parameters, by identity, in an optimizer of which this is a part.
+        #: The indices of parameters, by identity, in an optimizer that this one is a part of.
         self._indices: dict[int, int] = {}
-        #: Decodes the weights of modules on demand, if asked for.
+        #: Decodes the weights of modules on demand, if enabled.
         self._decoder = None
-        #: The parameters with a state, their states, and the addresses of all
-        #: planes, as the bound parameters know them.
+        #: The parameters with a state, their states, and the addresses of all planes, when the
+        #: parameters were bound.
         self._states: list = []
         self._addresses: list[int] = []
         #: The bindings of the last step.
@@ -227,15 +226,15 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """Whether GradScaler, which asks this first, may leave the decision to skip a
-        step to this optimizer."""
+        """Whether GradScaler, which reads this first, may leave the decision to skip a step to
+        this optimizer."""
         self._refuse_scaler()
         return self.capturable
 
     @property
     def skipped(self) -> bool:
-        """Whether the last step has found a gradient with a NaN or an infinity, and done
-        nothing, as ``skip_nonfinite`` has it. On a GPU this waits for the step."""
+        """Whether ``skip_nonfinite`` has skipped the last step because a gradient had a NaN or
+        an infinity. On a GPU this waits for the step."""
         if not self._arguments["skip_nonfinite"]:
             raise RuntimeError(
                 "this optimizer does not look at gradients; create it with "
@@ -245,17 +244,17 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     @property
     def kernel(self) -> tandem.Kernel:
-        """The kernel of parameters in the strategy's own type, of matrices if those
-        have their own."""
+        """The kernel for parameters in the strategy's own type, or for matrices if those have
+        their own."""
         return self._bindings.main.kernel
 
     @property
     def strategy(self) -> str:
-        """The name of the strategy that param groups have unless they name another."""
+        """The name of the strategy for param groups without their own."""
         return self.kernel.strategy
 
     def _binding(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
-        """The binding that takes the parameter of a param group."""
+        """Returns the binding for the parameter of a param group."""
         binding = self._bindings.of(param, group)
         if binding is None:
             raise self._bindings.refusal(param, label, group["strategy"])
@@ -266,7 +265,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def _defaults(self) -> dict:
-        """The defaults of a param group: hypers in PyTorch's terms, and the seed."""
+        """Returns the defaults of a param group: hyperparameters in PyTorch's form, and the
+        seed."""
         hypers, defaults = self._bindings.hypers, {}
         if taken := sorted(set(hypers) & set(OPTIONS)):
             raise ValueError(f"{self.kernel.name} has a hyperparameter {taken[0]!r}, which "
@@ -281,7 +281,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return defaults
 
     def _seed(self) -> int:
-        """The seed of groups that name none."""
+        """Returns the seed for groups without their own."""
         seed = self._arguments["seed"]
         if not -(2**63) <= seed < 2**63:
             raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
@@ -289,8 +289,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     @classmethod
     def _place(cls, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-        """A hyperparameter's key in param groups, and what that holds, if the other
-        of its pair, or the key of the pair, is known."""
+        """Returns a hyperparameter's key in param groups and the names of its values. This is
+        the key of a pair if the other one of the pair, or the key of the pair, is known."""
         for key, names in cls._PAIRS.items():
             if name in names and (set(names) <= set(known)
                                   or (key in known and name not in known)):
@@ -299,7 +299,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     @classmethod
     def _fold_pairs(cls, values: dict, defaults: dict) -> None:
-        """Turns "beta1" and "beta2" into "betas", where that is the group's key."""
+        """Replaces "beta1" and "beta2" with "betas", if that is the group's key."""
         for key, names in cls._PAIRS.items():
             given = [name for name in names if name in values]
             if not given or key not in defaults or set(names) & set(defaults):
@@ -329,7 +329,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._watch_gradients(self.param_groups[-1])
 
     def _check_flags(self, group: Mapping, index: int) -> None:
-        """Refuses what torch's optimizers have and the kernel does not compute."""
+        """Refuses options of PyTorch's optimizers that the kernel does not support."""
         for name in _FLAGS:
             if name not in self.defaults and group.get(name):
                 raise ValueError(
@@ -338,7 +338,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                     "optimizer")
 
     def _check_group(self, index: int) -> None:
-        """Refuses parameters that no binding takes, and scalars out of their domain."""
+        """Refuses parameters without a binding, and scalars out of their domain."""
         group = self.param_groups[index]
         self._check_flags(group, index)
         check_options(group, index)
@@ -357,7 +357,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 binding.check_scalars([row], [binding.integers(1, 0)])
 
     def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
-        """The parameter's binding, or the reason why it cannot be updated."""
+        """Returns the parameter's binding, or raises the reason why it cannot be updated."""
         self._check_device(param, label)
         whole, param = param, local_of(param)
         if param.layout is not torch.strided:
@@ -399,7 +399,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             )
 
     def _label(self, index: int) -> str:
-        """Returns the name of the parameter of that index in messages."""
+        """Returns the name of the parameter with this index for messages."""
         first = 0
         for group in self.param_groups:
             names = group.get("param_names", ())
@@ -411,22 +411,22 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _row(self, binding: KernelBinding, index: int, step: int,
              dtype: torch.dtype) -> list[float]:
-        """The hyperparameters of a row, in launch order."""
+        """Returns the hyperparameters of a row in launch order."""
         return [self._hyper(name, index, step, dtype) for name in binding.kernel.hypers]
 
     def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
-        """A hyperparameter of a param group; optimizers may compute it from the step
-        that parameters take, and from their type."""
+        """Returns a hyperparameter of a param group. Optimizers may override this to compute it
+        from the parameters' step and type."""
         return self._number(name, index)
 
     def _value(self, name: str, index: int):
-        """A hyperparameter as a param group has it, a number or a tensor."""
+        """Returns a hyperparameter from a param group, which is a number or a tensor."""
         key, names = self._place(name, self.defaults)
         value = self.param_groups[index][key]
         return value if key == name else value[names.index(name)]
 
     def _number(self, name: str, index: int) -> float:
-        """A hyperparameter as a param group has it."""
+        """Returns a hyperparameter from a param group as a number."""
         key, _ = self._place(name, self.defaults)
         try:
             return float(self._value(name, index))
@@ -445,12 +445,12 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def step(self, closure: Callable | None = None):
         """Updates every parameter that has a gradient.
 
-        A step that raises has changed no parameter and no state. With
-        ``gradient_release``, backward passes have taken the steps of most parameters
-        already; the rest, whose gradients are there, take theirs now.
+        A step that raises an error changes no parameter and no state. With ``gradient_release``,
+        backward passes have already taken the steps of most parameters; those that still have
+        gradients take theirs now.
 
         Args:
-            closure: computes the loss anew and returns it.
+            closure: reevaluates the model and returns the loss.
         """
         loss = None
         if closure is not None:
@@ -465,12 +465,12 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return loss
 
     #===--------------------------------------------------------------------===#
-    # Weights that only the state has
+    # Weights that exist only in the state
     #===--------------------------------------------------------------------===#
 
     @torch.no_grad()
     def _start_hidden(self) -> set[torch.Tensor]:
-        """The parameters whose weights are in codes; each has a state then."""
+        """Returns the parameters whose weights are in codes, after creating missing states."""
         hidden = set()
         for index, param, group in self._grouped():
             if not param.requires_grad or not param.numel():
@@ -484,41 +484,42 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     @torch.no_grad()
     def _decode_weight(self, param: torch.Tensor) -> torch.Tensor:
-        """The weight of a parameter in new memory."""
+        """Returns the decoded weight of a parameter in new memory."""
         return self._hidden_binding(param).decode_weights(
             [self.state[param]], param.dtype)[0]
 
     @torch.no_grad()
     def _encode_weight(self, param: torch.Tensor) -> None:
-        """Makes a parameter's value its weight, if it is not that already."""
+        """Encodes a parameter's value as its weight, unless they are already equal."""
         if not torch.equal(_bits(self._decode_weight(param)), _bits(param)):
             self._hidden_binding(param).encode_weight(param, self.state[param])
 
     def _hidden_binding(self, param: torch.Tensor) -> KernelBinding:
-        """The binding of a parameter whose weight is in codes, after a look at them."""
+        """Returns the binding of a parameter whose weight is in codes, after checking its
+        state."""
         label = self._name(param)
         binding = self._binding(param, label, self._group_of(param))
         binding.check_state(self.state.get(param) or {}, param, label)
         return binding
 
     def _name(self, param: torch.Tensor) -> str:
-        """Returns the name of a parameter in messages."""
+        """Returns the name of a parameter for messages."""
         return self._label(next(i for i, p in enumerate(self._params()) if p is param))
 
     #===--------------------------------------------------------------------===#
-    # Gradients in planes
+    # Encoded gradients
     #===--------------------------------------------------------------------===#
 
     def _watch_gradients(self, group: Mapping) -> None:
-        """Takes gradients where the kernel reads them from planes."""
+        """Registers hooks that encode gradients, if the kernel reads them in codes."""
         for param in group["params"]:
             binding = self._bindings.of(param, group) if param.requires_grad else None
             if binding and (binding.encodes or self.gradient_release):
                 self._gradients.watch(param, self)
 
     def _take_gradient(self, param: torch.Tensor) -> None:
-        """Encodes ``p.grad``, adding it to what earlier backward passes left, and
-        releases it; takes the parameter's step, if that is wanted. A hook calls this
+        """Encodes ``p.grad``, adding it to the gradients of earlier backward passes, and
+        releases it, or takes the parameter's step with ``gradient_release``. A hook calls this
         after each backward pass."""
         self._check_change_of(param)
         binding = self._binding_of(param)
@@ -528,7 +529,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             self._step_in_backward(param)
 
     def _encode_gradient(self, binding: KernelBinding, param: torch.Tensor) -> None:
-        """Encodes ``p.grad``, unless other ranks are yet to add theirs to it."""
+        """Encodes ``p.grad``, unless it has yet to be reduced over ranks."""
         if self._leaves_gradient(param):
             self._gradients.leave(param)
             return
@@ -540,20 +541,20 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             _notices.warn_of_clipping(strategy, self.gradient_release)
 
     def _leaves_gradient(self, param: torch.Tensor) -> bool:
-        """Whether a gradient stays in ``p.grad`` until the step encodes it.
+        """Returns whether a gradient stays in ``p.grad`` until the step encodes it.
 
-        Where there are ranks, DistributedDataParallel and others reduce ``p.grad`` after
-        the hook that calls this. Only GradientAllReduce reduces codes. A gradient that
-        is in codes already goes on so.
+        With several ranks, DistributedDataParallel and others reduce ``p.grad`` after the hook
+        that calls this. Only GradientAllReduce reduces codes. A gradient that is already in
+        codes stays in codes.
         """
         return (_wrappers.has_ranks() and not self._sends_codes
                 and not self.gradient_release and self._gradients.get(param) is None)
 
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
-        """The gradient that a step would take: ``p.grad``, or a new tensor of what
-        the encoded planes hold; None if there is none.
+        """Returns the gradient that a step would use: ``p.grad``, or a new tensor with the
+        decoded gradient; None if there is none.
 
-        A tensor put into ``p.grad`` by hand takes the place of the planes.
+        A tensor that is assigned to ``p.grad`` replaces the encoded gradient.
         """
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
@@ -561,7 +562,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return self._binding_of(param).decode_grad(planes, param.dtype)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch.optim's; encoded gradients are released."""
+        """Resets gradients as in torch.optim, and releases encoded gradients."""
         super().zero_grad(set_to_none)
         self._gradients.release()
         self._released.clear()
@@ -574,12 +575,11 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def live_bytes(self) -> dict[str, int]:
-        """Bytes of memory that are taken now, on this rank.
+        """Returns the bytes of memory that are currently in use on this rank.
 
-        ``weights``: parameters as they are stored, their parts in the state
-        included; ``working``: weights decoded for modules, where they are stored
-        otherwise; ``gradients``: ``p.grad`` and encoded planes; ``states``: the
-        other planes.
+        ``weights``: parameters as they are stored, including their parts in the state;
+        ``working``: weights decoded for modules, if they are stored in codes;
+        ``gradients``: ``p.grad`` and encoded planes; ``states``: all other planes.
         """
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
         decoder = self._decoder
@@ -602,10 +602,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def metrics(self) -> dict[str, float]:
         """Returns how much of the last step's updates reached the stored weights.
 
-        With D the intended change of all weights and E the effective one:
-        ``edq``, the effective descent quality <D, E> / |D|; ``edq_ratio``, that
-        over |D|, 1 where nothing is lost; ``update_norm``, |D|; ``lost_share``,
-        the share of nonzero changes without any effect.
+        If D is the intended change of all weights and E is the effective one: ``edq`` is the
+        effective descent quality <D, E> / |D|; ``edq_ratio`` is that divided by |D|, which is 1
+        if nothing is lost; ``update_norm`` is |D|; ``lost_share`` is the fraction of nonzero
+        changes without any effect.
         """
         if not self._arguments["metrics"]:
             raise RuntimeError(
@@ -628,8 +628,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def state_dict(self) -> dict:
-        """As torch.optim's, and under "tandem" the graph and strategies it is of, in its groups
-        too, for torch.distributed.checkpoint. Hooks see all of it."""
+        """Returns the state dict as in torch.optim, with the graph and strategies under "tandem"
+        and, for torch.distributed.checkpoint, in its groups. Hooks get all of it."""
         self._check_changes()
         names = [group["strategy"] for group in self.param_groups]
         hooks = self._optimizer_state_dict_post_hooks
@@ -645,13 +645,13 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return state_dict
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes over a state, bit for bit, and the groups' scalars.
+        """Loads a state, bit for bit, and the groups' scalars.
 
-        A group whose ``min_8bit_size`` differs from the optimizer's brings its own along.
+        The ``min_8bit_size`` of a loaded group replaces the optimizer's.
 
         Raises:
-            ValueError: the state is of another graph, or of other strategies or
-                parameters. Nothing has been changed then.
+            ValueError: the state has another graph, or other strategies or parameters. Nothing
+                has changed then.
         """
         hooks = self._optimizer_load_state_dict_pre_hooks
         state_dict = state_dict.copy()
@@ -674,18 +674,18 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             self._optimizer_load_state_dict_pre_hooks = hooks
 
     def _owners(self, state_dict: dict) -> Iterator[tuple]:
-        """Yields the key of each state, the binding, the parameter, and its number."""
+        """Yields the key of each state, the binding, the parameter, and its index."""
         theirs, ours = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
-            return  # torch's own message says so
+            return  # PyTorch's own error says so
         keys = [(k, g) for g in theirs for k in g["params"]]
         for (index, param, _), (key, group) in zip(self._grouped(), keys):
             if state_dict["state"].get(key):
                 yield key, self._check_param(param, self._label(index), group), param, index
 
     def _checked_states(self, state_dict: dict) -> dict:
-        """A state dict whose planes are those of the parameters' kernels, and have their
-        shapes; others are refused."""
+        """Returns a state dict after checking that its planes match the parameters' kernels,
+        with planes in their current shapes."""
         states = dict(state_dict["state"])
         for key, binding, param, index in self._owners(state_dict):
             binding.check_state(states[key], param, self._label(index), moves=True)
@@ -699,7 +699,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return made
 
     def __getstate__(self) -> dict:
-        # "recipe" is the name that pickles of all versions have.
+        # Pickles of all versions have the key "recipe".
         return super().__getstate__() | {
             "recipe": self._arguments, "threads": self.threads,
             "version": _checkpoint.VERSION,
@@ -707,12 +707,12 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def __setstate__(self, state: dict) -> None:
         state = _checkpoint.unsealed(state)
-        # A state from load_state_dict has no arguments, and has been converted.
+        # A state from load_state_dict has no arguments and has already been converted.
         version = state.pop("version", 2 if "recipe" in state else _checkpoint.VERSION)
         if "recipe" in state:
             self._compile(**state.pop("recipe"))
         super().__setstate__(state)
-        self.defaults.pop("differentiable", None)  # torch's addition
+        self.defaults.pop("differentiable", None)  # added by PyTorch
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
@@ -725,7 +725,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._forget()
 
     def _regroup(self) -> None:
-        """Takes over states of a version before 3."""
+        """Converts states from before version 3."""
         for index, param, group in self._grouped():
             if state := self.state.get(param):
                 binding = self._check_param(param, self._label(index), group)

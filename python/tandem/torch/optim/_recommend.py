@@ -19,13 +19,13 @@ from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
 from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
                                        param_groups)
 
-#: The factor of the least error within which the simplest choice is taken.
+#: The factor over the smallest error within which the simplest choice is used.
 TOLERANCE = 1.1
-#: The strategy's name that stands for a choice.
+#: The strategy's name that requests a choice.
 AUTO = "auto"
-#: The beta2 at which errors under AdamW order strategies for optimizers without betas.
+#: The beta2 of the errors under AdamW that order strategies for optimizers without betas.
 USUAL_BETA2 = 0.999
-#: The strategies of small tensors: float32 in whole, in the fewest bytes.
+#: The strategies for small tensors, which keep full float32 in the fewest bytes.
 EXACT = {torch.bfloat16: "remainder", torch.float32: "fp32"}
 
 
@@ -36,19 +36,19 @@ class Choice:
     Attributes:
         role: "matrices", "embeddings", "head", "norms and biases", "small tensors", or
             "frozen", which has no strategy.
-        strategy: its name; None for frozen parameters.
-        tensors: how many parameters there are.
-        elements: their elements, on all ranks together.
-        bytes: on one rank.
-        follows: whether states follow their averages, at these betas if the optimizer has
-            AdamW's moments (docs/Following.md).
-        error: how far weights end from float64's, over the distance moved
-            (docs/Accuracy.md); None where it was not measured, as under other optimizers than
-            AdamW and Adam.
-        lost: the share of single updates without any effect on the stored weight, in the
-            demo's model; None where it was not measured.
-        kept: the share of the intended change that took place there all the same. Near 1
-            what single updates lose evens out, as where weights are dithered.
+        strategy: the name of the strategy; None for frozen parameters.
+        tensors: the number of parameters.
+        elements: the number of their elements on all ranks.
+        bytes: the bytes on one rank.
+        follows: whether states follow their averages (docs/Following.md), at the given betas if
+            the optimizer has AdamW's moments.
+        error: the distance of the final weights from float64's, divided by the distance moved
+            (docs/Accuracy.md); None if it was not measured, as for optimizers other than AdamW
+            and Adam.
+        lost: the fraction of single updates without any effect on the stored weight in the
+            demo's model; None if it was not measured.
+        kept: the fraction of the intended change that took place in it nevertheless. If it is
+            near 1, the losses of single updates cancel out, as with dithered weights.
     """
 
     role: str
@@ -64,16 +64,16 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Recommendation:
-    """A strategy for each kind of parameters of a model; its text is a table.
+    """A strategy for each kind of parameters of a model, which prints as a table.
 
     Attributes:
-        choices: those of the kinds that the model has.
-        memory: the bytes that there are on a rank.
+        choices: the choices for the kinds of parameters in the model.
+        memory: the available bytes on a rank.
         ranks: the ranks that share the parameters.
-        betas: the decays of both moments; None under an optimizer without AdamW's moments.
-        error: the root mean square of the choices' errors over all parameters; None where
-            they were not measured.
-        notes: what to know besides the table, in sentences.
+        betas: the decays of both moments; None for an optimizer without AdamW's moments.
+        error: the root mean square of the choices' errors over all parameters; None if they were
+            not measured.
+        notes: notes on the table, as sentences.
         gradient_release: whether backward passes take the steps.
         optimizer: the class that the strategies are for.
     """
@@ -89,21 +89,22 @@ class Recommendation:
 
     @property
     def strategies(self) -> dict[str, str]:
-        """The strategy of each role, as :func:`param_groups` takes them."""
+        """The strategy of each role, in the form for :func:`param_groups`."""
         return {choice.role: choice.strategy for choice in self.choices if choice.strategy}
 
     @property
     def bytes(self) -> Bytes:
-        """Bytes on one rank, frozen parameters included."""
+        """The bytes on one rank, including frozen parameters."""
         return reduce(Bytes.__add__, (choice.bytes for choice in self.choices), Bytes())
 
     def param_groups(self, model: object) -> list[dict]:
-        """The model's parameters in groups with these strategies: :func:`param_groups`."""
+        """Returns the model's parameters in groups with these strategies; see
+        :func:`param_groups`."""
         return param_groups(model, self.strategies)
 
     @property
     def code(self) -> str:
-        """Python that makes the optimizer of a model called `model`."""
+        """Python code that creates the optimizer for a model called `model`."""
         settled = f"betas={self.betas}" if self.betas else KINDS[self.optimizer].arguments
         arguments = ["groups", "lr=1e-3", *([settled] if settled else []),
                      *(["gradient_release=True"] if self.gradient_release else [])]
@@ -128,38 +129,37 @@ class Recommendation:
 def recommend(model: object, memory: int | float | str, ranks: int = 1,
               betas: Sequence[float] | None = None, *, codes: bool = True,
               gradient_release: bool = False, optimizer: str = "AdamW") -> Recommendation:
-    """A strategy for each kind of a model's parameters under an optimizer.
+    """Recommends a strategy for each kind of a model's parameters under an optimizer.
 
-    Of the strategies whose states follow their averages, for AdamW's moments at these betas
-    (docs/Following.md), those are taken with the least error (docs/Accuracy.md) for which
-    weights, gradients and states fit into the memory; of nearly equal ones, those with the
-    fewest strategies and bytes. Gradients and weights become codes only where nothing else
-    fits. Norms, biases and small tensors are float32 in any case. docs/Choosing.md has the
-    reasons.
+    Candidates are strategies whose states follow their averages (docs/Following.md), at these
+    betas for AdamW's moments, and with which weights, gradients and states fit into the memory.
+    The ones with the smallest error (docs/Accuracy.md) are chosen or, if errors are nearly
+    equal, the fewest strategies and bytes. Gradients and weights become codes only if nothing
+    else fits. Norms, biases and small tensors always keep full float32. docs/Choosing.md
+    explains the reasons.
 
-    Errors were measured under AdamW and Adam. For other optimizers they give the order of
-    strategies, and the recommendation has no error of its own.
+    Errors were measured under AdamW and Adam. For other optimizers they only order strategies,
+    and the recommendation has no error.
 
     Args:
-        model: a Module, also on the meta device; a mapping from names to shapes (of
-            bfloat16) or tensors; or named parameters. Types, and what needs no gradient,
-            are taken as they are.
-        memory: what there is on a rank for weights, gradients and states: bytes, or a text
-            such as "24GiB". Activations and everything else need more.
-        ranks: how many ranks ``fully_shard`` spreads the parameters over; 1 for one process
-            and for DistributedDataParallel, where each rank has all of them.
-        betas: AdamW's, Adam's or LAMB's; (0.9, 0.999) by default. Measured are beta1 = 0.9 and
-            beta2 from 0.9 to 0.9999.
+        model: a Module, which may be on the meta device; a mapping from names to shapes (of
+            bfloat16) or tensors; or named parameters. Types and requires_grad are respected.
+        memory: the memory on a rank for weights, gradients and states: a number of bytes, or a
+            text such as "24GiB". Activations and everything else are not included.
+        ranks: the number of ranks over which ``fully_shard`` shards the parameters; 1 for one
+            process and for DistributedDataParallel, which replicates them.
+        betas: the betas of AdamW, Adam or LAMB; (0.9, 0.999) by default. There are measurements
+            for beta1 = 0.9 and beta2 from 0.9 to 0.9999.
         codes: whether gradients and weights may be codes, which need other ways of clipping
-            (docs/Torch.md); never on several ranks, where they save nothing.
+            (docs/Torch.md). They are never used on several ranks, since they save nothing there.
         gradient_release: whether backward passes take the steps and release gradients.
-        optimizer: the name of its class: "AdamW", "Adam", "LAMB", "SGD" (with momentum),
-            "Lion", "RMSprop", "Adagrad" or "Adafactor".
+        optimizer: the name of the class: "AdamW", "Adam", "LAMB", "SGD" (with momentum), "Lion",
+            "RMSprop", "Adagrad" or "Adafactor".
 
     Raises:
-        TypeError: the model is none, or has parameters of another type.
-        ValueError: the memory is too little, and how much is the least; the optimizer does not
-            update a parameter of such a shape; or an argument is out of its domain.
+        TypeError: the argument is not a model, or has parameters of an unsupported type.
+        ValueError: the memory is too small (the message has the minimum), the optimizer does not
+            support the shape of a parameter, or an argument is out of its domain.
     """
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
@@ -178,7 +178,7 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
 
 
 def _betas_of(name: str, kind: Kind, betas: object) -> tuple[float, float] | None:
-    """The decays of AdamW's moments, if the optimizer has these."""
+    """Returns the decays of AdamW's moments, or None if the optimizer does not have them."""
     if kind.has_betas:
         return checked_betas((0.9, 0.999) if betas is None else betas)
     if betas is not None:
@@ -189,7 +189,7 @@ def _betas_of(name: str, kind: Kind, betas: object) -> tuple[float, float] | Non
 
 
 def checked_betas(betas: object) -> tuple[float, float]:
-    """Two decays for which there are measurements."""
+    """Returns two decays after checking that there are measurements for them."""
     try:
         first, second = betas
     except (TypeError, ValueError):
@@ -211,8 +211,8 @@ def checked_betas(betas: object) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _FirstOf:
-    """Stands for a DeviceMesh on its first rank, wherever this process is: all ranks must come
-    to the same choice, and none of them need be running."""
+    """Stands for a DeviceMesh on its first rank, regardless of this process's rank: all ranks
+    must make the same choice, and the ranks need not be running."""
 
     sizes: tuple[int, ...]
 
@@ -229,7 +229,7 @@ class _FirstOf:
 
 @lru_cache(maxsize=None)
 def _rows() -> object:
-    """The placement of fully_shard; its module takes a while to import."""
+    """Returns the placement of fully_shard, whose module is slow to import."""
     if not at_least(2, 5):
         raise needed("ranks above 1 are those of fully_shard's DTensors, which need", "2.5")
     from torch.distributed.tensor import Shard as Rows
@@ -238,7 +238,7 @@ def _rows() -> object:
 
 
 def _spread(tensor: Described, ranks: int) -> Described:
-    """Returns the tensor as fully_shard would spread it over a number of ranks."""
+    """Returns the tensor as fully_shard would shard it over a number of ranks."""
     if tensor.shard is not None:
         raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "
                          "out")
@@ -250,7 +250,8 @@ def _spread(tensor: Described, ranks: int) -> Described:
 
 
 def on_first_rank(tensor: Described) -> Described:
-    """A parameter as the first rank has it, if it is spread: no rank has more of it.
+    """Returns a parameter with the shard of the first rank, which is the largest, if it is
+    sharded.
 
     Raises:
         ValueError: its pieces are not rows.
@@ -271,19 +272,19 @@ def on_first_rank(tensor: Described) -> Described:
 
 
 def ranks_of(tensors: Iterable[Described]) -> int:
-    """The number of ranks that share parameters."""
+    """Returns the number of ranks that share parameters."""
     return max((tensor.shard.mesh.size() for tensor in tensors if tensor.shard), default=1)
 
 
 class Search:
-    """Looks for the strategies of a model's roles.
+    """Searches for the strategies of a model's roles.
 
     Args:
         tensors: the model's parameters.
-        beta2s: the decays of second moments that groups have.
-        codes: the most that may be codes: 0 nothing, 1 gradients, 2 weights.
+        beta2s: the groups' decays of second moments.
+        codes: what may be codes at most: 0 nothing, 1 gradients, 2 also weights.
         footprints: the bytes of tensors.
-        optimizer: the name of its class.
+        optimizer: the name of the optimizer's class.
     """
 
     def __init__(self, tensors: Sequence[Described], beta2s: Sequence[float], codes: int,
@@ -308,7 +309,7 @@ class Search:
         """Returns the recommendation for a number of bytes on a rank.
 
         Raises:
-            ValueError: the memory is too little.
+            ValueError: the memory is too small.
         """
         for codes in range(self.codes + 1):
             for names in self._in_order(codes, memory):
@@ -326,8 +327,8 @@ class Search:
     #===--------------------------------------------------------------------===#
 
     def _options(self, role: str, codes: int) -> list[str]:
-        """The strategies that a role can have, none of which another one surpasses in bytes
-        and error; by bytes."""
+        """Returns the Pareto-optimal strategies for a role with respect to bytes and error,
+        ordered by bytes."""
         if role in SMALL_ROLES:
             types = {tensor.dtype for tensor in self.roles[role]}
             return [EXACT[torch.bfloat16 if torch.bfloat16 in types else torch.float32]]
@@ -339,23 +340,25 @@ class Search:
         return kept
 
     def _is_able(self, role: str, name: str, codes: int) -> bool:
-        """Whether a strategy follows, was measured for the types, and has no more codes."""
+        """Returns whether a strategy follows, was measured for the types, and has only the
+        allowed codes."""
         types, of = {tensor.dtype for tensor in self.roles[role]}, measured()[name]
         return (all(of.codes_for(dtype) <= codes for dtype in types)
                 and self._follows(name) and self._error_of(role, name) is not None)
 
     def _follows(self, name: str) -> bool:
-        """Whether the optimizer's states follow under a strategy."""
+        """Returns whether the optimizer's states follow under a strategy."""
         of = measured()[name]
         if self.kind.has_betas:
             return all(of.follows_at(beta2) for beta2 in self.beta2s)
         if self.kind.graph in of.others:
             return of.others[self.kind.graph]
-        # Adafactor's means of rows and columns, which follow where they are float32.
+        # Adafactor's means of rows and columns follow if they are float32.
         return self.footprints.has_f32_states(name)
 
     def _error_of(self, role: str, name: str) -> float | None:
-        """The root mean square error of a role's elements; None if it was not measured."""
+        """Returns the root mean square error of a role's elements, or None if it was not
+        measured."""
         if (role, name) not in self._errors:
             self._errors[role, name] = self._measured_error(role, name)
         return self._errors[role, name]
@@ -374,14 +377,14 @@ class Search:
         return math.sqrt(squares / self._counts[role])
 
     def _error(self, names: Mapping[str, str]) -> float:
-        """The root mean square error of all elements."""
+        """Returns the root mean square error of all elements."""
         squares = sum(self._counts[role] * self._error_of(role, name)**2
                       for role, name in names.items())
         return math.sqrt(squares / sum(map(self._counts.__getitem__, names)))
 
     def _nominal(self, names: Mapping[str, str]) -> float:
-        """The bytes of these roles on a rank, or somewhat fewer: without what ends of groups
-        and rows add. Under AdamW it needs no kernels."""
+        """Returns a lower bound for the bytes of these roles on a rank, without the overhead of
+        incomplete groups and rows. For AdamW it needs no kernels."""
         for one in names.items():
             if one not in self._nominals:
                 self._nominals[one] = (self._nominal_of(*one) if self.kind.has_errors
@@ -389,7 +392,7 @@ class Search:
         return sum(self._nominals[one] for one in names.items())
 
     def _nominal_of(self, role: str, name: str) -> float:
-        """The bytes of a role with AdamW's states."""
+        """Returns the bytes of a role with AdamW's states."""
         return sum(measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
                    * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
                    for tensor in self.roles[role])
@@ -403,8 +406,8 @@ class Search:
                 yield names
 
     def _in_order(self, codes: int, memory: int) -> Iterator[dict[str, str]]:
-        """Strategies of all roles that may fit, the best first: of those whose error is within
-        TOLERANCE of the least, the one with the fewest strategies, then bytes."""
+        """Yields strategies for all roles that may fit, the best first: among those whose error
+        is within TOLERANCE of the smallest, the one with the fewest strategies, then bytes."""
         left = [(self._error(names), len(set(names.values())), self._nominal(names), names)
                 for names in self._combinations(codes) if self._nominal(names) <= memory]
         while left:
@@ -419,7 +422,7 @@ class Search:
     #===--------------------------------------------------------------------===#
 
     def exact(self, names: Mapping[str, str]) -> Bytes:
-        """The bytes of these roles and of frozen parameters on a rank."""
+        """Returns the bytes of these roles and of frozen parameters on a rank."""
         return reduce(Bytes.__add__, (self._bytes_of(role, name)
                                       for role, name in names.items()), self._frozen_bytes())
 
@@ -436,7 +439,7 @@ class Search:
         return Bytes(weights=sum(pieces))
 
     def least(self, codes: int) -> tuple[int, dict[str, str]]:
-        """The fewest bytes that suffice, and the strategies."""
+        """Returns the smallest sufficient number of bytes, and the strategies."""
         best: tuple[int, dict[str, str]] | None = None
         for names in sorted(self._combinations(codes), key=self._nominal):
             if best and self._nominal(names) >= best[0]:
@@ -449,7 +452,7 @@ class Search:
         return best
 
     def _too_little(self, memory: int, ranks: int) -> str:
-        """Returns why nothing fits, what the least is, and what else would help."""
+        """Returns why nothing fits, the minimum memory, and what else would help."""
         least, names = min((self.least(codes) for codes in range(self.codes + 1)),
                            key=lambda one: one[0])
         where = f" on each of {ranks} ranks" if ranks > 1 else ""
@@ -465,7 +468,7 @@ class Search:
                 f"{' or '.join(helps)}")
 
     #===--------------------------------------------------------------------===#
-    # What is said of it
+    # Description
     #===--------------------------------------------------------------------===#
 
     def _choice(self, role: str, name: str) -> Choice:
@@ -475,8 +478,8 @@ class Search:
                       self._bytes_of(role, name), self._follows(name), *losses)
 
     def _mean(self, role: str, name: str, what: str) -> float | None:
-        """A role's share of what training lost, a property of weights: those in float32 are as
-        under fp32."""
+        """Returns a role's mean of a measurement of lost updates. It is a property of weights,
+        so float32 weights have the value of "fp32"."""
         found = [(getattr(measured()["fp32" if tensor.dtype == torch.float32 else name], what),
                   tensor.elements) for tensor in self.roles[role]]
         if any(value is None for value, _ in found):
@@ -519,12 +522,12 @@ class Search:
 
 
 def _own_bytes(name: str | None) -> float:
-    """Bytes per parameter of a strategy's own type."""
+    """Returns the bytes per parameter of a strategy's own type."""
     return sum((of.weights, of.gradients, of.states)) if (of := measured().get(name)) else 0.0
 
 
 def _table(choices: Sequence[Choice], total: Bytes) -> list[str]:
-    """The lines of a table of choices and of their sum."""
+    """Returns the lines of a table of choices and of their sum."""
     head = ["", "strategy", "parameters", "weights", "gradients", "states", "follows", "error",
             "lost", "kept"]
     rows = [head, *(_row(choice) for choice in choices)]

@@ -1,4 +1,4 @@
-"""Steps inside of backward passes, of one parameter at a time."""
+"""Steps inside backward passes, for one parameter at a time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Release(Steps):
     """The part of :class:`Optimizer` that implements ``gradient_release``."""
 
     def _begin_release(self) -> None:
-        #: The parameters whose steps backward passes have taken since the last call
-        #: of step or zero_grad, and whether passes only add up.
+        #: The parameters whose steps backward passes have taken since the last call of step or
+        #: zero_grad, and whether passes only accumulate gradients.
         self._released: set[torch.Tensor] = set()
         self._accumulates = False
-        #: Whether no DistributedDataParallel had the parameters at the last look.
+        #: Whether no DistributedDataParallel had the parameters at the last check.
         self._has_no_ddp = False
-        #: Autograd has a thread for each device, and steps share bindings.
+        #: A lock for steps, since autograd has a thread for each device and steps share
+        #: bindings.
         self._turn = threading.Lock()
 
     @property
@@ -43,7 +44,7 @@ class Release(Steps):
         return self._arguments["gradient_release"]
 
     def _check_release(self) -> None:
-        """Refuses what needs the gradients of all parameters at once."""
+        """Refuses options that need the gradients of all parameters at once."""
         if not self.gradient_release:
             return
         if sums_over_model(self.kernel):
@@ -56,7 +57,7 @@ class Release(Steps):
                 raise ValueError(f"{reason}; leave out one of them")
 
     def _refuse_scaler(self) -> None:
-        """Steps in backward passes do not unscale."""
+        """Refuses a GradScaler, since steps in backward passes do not unscale gradients."""
         if self.gradient_release:
             raise RuntimeError(
                 "a GradScaler looks at the gradients of all parameters before a step, and "
@@ -67,7 +68,7 @@ class Release(Steps):
 
     @torch.no_grad()
     def _step_in_backward(self, param: torch.Tensor) -> None:
-        """The step of one parameter, and the end of its gradient."""
+        """Takes the step of one parameter and releases its gradient."""
         if param in self._released:
             raise RuntimeError(
                 f"{self._name(param)} has taken its step in a backward pass already; call "
@@ -82,8 +83,8 @@ class Release(Steps):
         param.grad = None
 
     def _refuse_ranks(self, again: bool = False) -> None:
-        """Looks once, or again, whether DistributedDataParallel would average gradients
-        that are gone by then."""
+        """Refuses DistributedDataParallel, which would average gradients that are already
+        released. The check runs once, or again on request."""
         if self._has_no_ddp and not again:
             return
         self._has_no_ddp = not _wrappers.is_in_ddp(self._params())
@@ -96,16 +97,17 @@ class Release(Steps):
             )
 
     def _check_left_over(self) -> None:
-        """Looks for gradients that have come after the parameters' steps."""
+        """Checks for gradients that were computed after the parameters' steps."""
         if any(param.grad is not None for param in self._released):
             self._refuse_ranks(again=True)
 
     @contextmanager
     def accumulate(self) -> Iterator[None]:
-        """Backward passes inside of it only add up gradients, which stay in memory.
+        """Returns a context in which backward passes only accumulate gradients, which stay in
+        memory.
 
-        Without ``gradient_release`` all do, and this changes nothing. The first pass
-        after it takes the steps, of the sums.
+        Without ``gradient_release`` this has no effect. The first pass after the context takes
+        the steps with the accumulated gradients.
         """
         owner = _wrappers.unwrapped(self)
         before, owner._accumulates = owner._accumulates, True

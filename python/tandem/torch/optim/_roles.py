@@ -1,4 +1,4 @@
-"""The roles of parameters in a model: matrices, embeddings, a head, and what is small."""
+"""The roles of parameters in a model: matrices, embeddings, a head, and small tensors."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from tandem._companions import keeps_f32_states
 
 #: The roles that a parameter can have, in the order of groups.
 ROLES = ("matrices", "embeddings", "head", "norms and biases", "small tensors")
-#: The roles that hardly count in memory.
+#: The roles that use hardly any memory.
 SMALL_ROLES = ROLES[3:]
-#: Those whose rows belong to tokens or classes, of which many get a gradient only rarely.
+#: The roles whose rows belong to tokens or classes, many of which rarely get a gradient.
 ROWS_OF_TOKENS = ROLES[1:3]
-#: The elements from which a matrix is not small: the optimizers' ``min_8bit_size``.
+#: The number of elements from which a matrix is not small: the optimizers' ``min_8bit_size``.
 LEAST_MATRIX = 4096
 
-#: Parts of dotted names by which models call their output layer, outside of numbered layers.
+#: Components of dotted names that models use for their output layer, outside of numbered layers.
 _HEADS = frozenset(("lm_head", "head", "heads", "embed_out", "unembed", "output", "classifier",
                     "score", "output_layer", "output_projection", "logits"))
-#: Parts of names by which they call embeddings, with all that contains "embed".
+#: Components of names for embeddings, in addition to all that contain "embed".
 _EMBEDDINGS = frozenset(("wte", "wpe"))
 
 
 @dataclass(frozen=True)
 class Described:
-    """A parameter as far as its bytes and its role depend on it.
+    """The properties of a parameter that determine its bytes and its role.
 
     Attributes:
-        name: in its model; None where it is not known.
-        shape: of all of it, also where ranks share it.
+        name: its name in the model; None if unknown.
+        shape: the shape of the whole, even if it is sharded.
         dtype: the type that the model computes with.
         trains: whether it has gradients.
         role: one of :data:`ROLES`.
-        shard: the piece on this rank; None for all of it.
+        shard: the piece on this rank; None for the whole.
     """
 
     name: str | None
@@ -48,19 +48,19 @@ class Described:
 
     @property
     def elements(self) -> int:
-        """The elements on all ranks together."""
+        """The number of elements on all ranks."""
         return self.shape.numel()
 
 
 def describe(model: object) -> list[Described]:
-    """The parameters of a model, or of what stands for one.
+    """Returns the parameters of a model or of a description of one.
 
     Args:
-        model: a Module, also on the meta device; a mapping from names to shapes (of
-            bfloat16) or tensors; or named parameters, as ``model.named_parameters()``.
+        model: a Module, which may be on the meta device; a mapping from names to shapes (of
+            bfloat16) or tensors; or named parameters, such as ``model.named_parameters()``.
 
     Raises:
-        TypeError: it is something else, as a configuration.
+        TypeError: the argument is something else, such as a configuration.
     """
     if isinstance(model, torch.nn.Module):
         tables = _tables(model)
@@ -72,26 +72,26 @@ def describe(model: object) -> list[Described]:
 
 
 def describe_parameter(param: torch.Tensor, name: str | None = None) -> Described:
-    """A parameter of an optimizer, which may have no name."""
+    """Describes a parameter of an optimizer, which may have no name."""
     return _of_tensor(name, param)
 
 
 def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
-    """Param groups of a model's parameters by their roles, each with its strategy.
+    """Returns param groups of a model's parameters by role, each with its strategy.
 
     Args:
-        model: a Module, or named parameters, as ``model.named_parameters()``.
+        model: a Module, or named parameters, such as ``model.named_parameters()``.
         strategies: the strategy of each role that the model has: "matrices",
             "embeddings", "head", "norms and biases" (fewer than two dimensions) and
             "small tensors" (fewer than 4096 elements).
 
     Returns:
-        a group for each role with parameters, in that order, with the keys "params" and
-        "strategy"; add hyperparameters such as "weight_decay" to them as you like.
+        A group for each role with parameters, in that order, with the keys "params" and
+        "strategy", to which hyperparameters such as "weight_decay" can be added.
 
     Raises:
-        TypeError: the model is neither, as a mapping to shapes.
-        ValueError: a role is unknown, or one that the model has is missing.
+        TypeError: the model is neither, such as a mapping to shapes.
+        ValueError: a role is unknown, or a role of the model is missing.
     """
     if unknown := [role for role in strategies if role not in ROLES]:
         raise ValueError(f"there is no role {unknown[0]!r}; roles are {', '.join(ROLES)}")
@@ -116,7 +116,7 @@ def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
 
 
 def _pairs(model: object) -> Iterator[tuple[str, object]]:
-    """The names and values of what stands for a model."""
+    """Yields the names and values of a description of a model."""
     if isinstance(model, Mapping):
         items: Iterable = model.items()
     elif isinstance(model, Iterable) and not isinstance(model, (str, bytes, torch.Tensor)):
@@ -143,7 +143,7 @@ def _refusal(model: object, item: object = None) -> str:
 
 
 def _shape(name: str, value: object) -> torch.Size:
-    """A shape that a mapping gives."""
+    """Returns a shape from a mapping's value."""
     try:
         return torch.Size(value)
     except TypeError:
@@ -153,7 +153,7 @@ def _shape(name: str, value: object) -> torch.Size:
 
 
 def _tables(model: torch.nn.Module) -> set[str]:
-    """The names of parameters that modules called embeddings have themselves."""
+    """Returns the names of parameters that belong directly to embedding modules."""
     return {f"{prefix}.{name}" if prefix else name
             for prefix, module in model.named_modules()
             if "embedding" in type(module).__name__.lower()
@@ -162,8 +162,8 @@ def _tables(model: torch.nn.Module) -> set[str]:
 
 def _of_tensor(name: str | None, param: torch.Tensor,
                is_table: bool | None = None) -> Described:
-    """A tensor's description; `is_table` says whether it is an embedding, None that only its
-    name can."""
+    """Returns a tensor's description. `is_table` is whether it is an embedding, or None to
+    decide by its name."""
     return _described(name, param.shape, param.dtype, param.requires_grad, shard_of(param),
                       is_table)
 

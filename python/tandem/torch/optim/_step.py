@@ -1,4 +1,4 @@
-"""Steps of an optimizer: which kernels run over which memory."""
+"""Steps of an optimizer: the kernels to run and their memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Steps:
 
     @torch._disable_dynamo
     def _update(self, only: torch.Tensor | None = None) -> None:
-        """Steps of all parameters that have a gradient, or of one of them."""
+        """Takes the step of all parameters that have a gradient, or of only one of them."""
         started: list[torch.Tensor] = []
         try:
             if only is None:
@@ -46,7 +46,7 @@ class Steps:
         self._bound, self._replay, self._gathered = [], None, None
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
-        """One step; `started` gets the parameters whose state is new."""
+        """Runs one step, and adds the parameters whose state is new to `started`."""
         self._replay = None
         for binding in self._bindings:
             binding.clear()
@@ -77,14 +77,14 @@ class Steps:
         del converted  # the kernels have read them
 
     def _end(self, started: list[torch.Tensor]) -> None:
-        """Ends states that began in a step which has changed nothing."""
+        """Removes states that were created in a step that failed without changing anything."""
         self._forget()
         for param in started:
             self.state.pop(param, None)
 
     def _settle(self, begun: list[ParamBinding], copies: dict[int, torch.Tensor]) -> None:
-        """Sets parameters whose codes begin here to the values that the codes decode to, so
-        that the step starts from the codes. All checks that can refuse the step have run."""
+        """Sets parameters whose codes are new to the decoded values, so that the step starts
+        from the codes. All checks that can refuse the step have run."""
         for bound in begun:
             states = bound.binding.of_states
             weight, = states.decode_weights([bound.state], bound.dtype, self.threads)
@@ -93,17 +93,17 @@ class Steps:
                 bound.binding.executor.call(lambda to=copy, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
-        """Repeats the last step over other gradients."""
+        """Repeats the last step with other gradients."""
         for number, binding in enumerate(self._running):
             with self._explained(binding):
                 binding.repeat(self._replay, number, self.capturable)
         self._finish(self._running, self._launch(self._running, [], {}), {})
 
     def _watched(self, bindings: list[KernelBinding]) -> _tandem.ReplayCache | None:
-        """Returns a cache that detects that only gradients change in the next step, if
+        """Returns a cache that detects whether only gradients change in the next step, if
         possible."""
         if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-                or self._gathered[1]  # ranks tell each other which gradients they have
+                or self._gathered[1]  # ranks exchange which gradients they have
                 or any(binding.hidden or binding.encodes for binding in bindings)):
             return None
         count = "" if self.capturable else bindings[0].step or ""
@@ -118,12 +118,13 @@ class Steps:
                 else:
                     replay.add_idle(param)
         except (BufferError, RuntimeError):
-            return None  # DLPack does not know such tensors
+            return None  # DLPack does not support such tensors
         replay.set_states(self.param_groups, self.state)
         return replay
 
     def _check_model(self, bindings: list[KernelBinding]) -> None:
-        """Refuses to sum over a part of the model: each binding is a launch."""
+        """Refuses several bindings if the graph sums over the model, since each binding is a
+        launch."""
         if len(bindings) > 1 and sums_over_model(self.kernel):
             bound_params = [binding.bound_params[0] for binding in bindings]
             label, (one, other) = bound_params[1].label, bound_params[:2]
@@ -140,8 +141,8 @@ class Steps:
 
     @staticmethod
     def _difference(bound: ParamBinding, first: ParamBinding) -> str:
-        """Explains why two bound parameters have different kernel bindings, and how to
-        give them the same one."""
+        """Returns why two bound parameters have different kernel bindings, and how to give them
+        the same one."""
         if bound.dtype != first.dtype:
             return (f"{bound.label} is {bound.dtype} and others are {first.dtype}; give all "
                     "of them one type, or choose a strategy that keeps weights in f32")
@@ -196,8 +197,9 @@ class Steps:
         return converted
 
     def _check_gathered(self) -> None:
-        """Refuses, on all ranks, a step in which some have no gradient of a parameter that all
-        gather or encode together, for which the others would wait. On GPUs the process group's timeout ends that."""
+        """Raises an error on all ranks if some have no gradient for a parameter that all gather
+        or encode together, because the others would wait for them. On GPUs the process group's
+        timeout ends the wait instead."""
         if self._gathered is None or len(self._gathered[0]) != sum(
                 len(group["params"]) for group in self.param_groups):
             self._gathered = self._find_gathered()
@@ -206,8 +208,8 @@ class Steps:
                 (index, self._has_gradient(param)) for index, param in params])
 
     def _find_gathered(self) -> tuple[list, dict]:
-        """All parameters, and those that ranks gather or encode together, by number, for each
-        process group."""
+        """Returns all parameters, and, for each process group, those that ranks gather or encode
+        together, by index."""
         found: dict = {}
         params = list(self._grouped())
         for index, param, group in params:
@@ -221,8 +223,8 @@ class Steps:
 
     def _gradient_of(self, bound: ParamBinding, number: int, negated: dict | None,
                      converted: list) -> torch.Tensor | None:
-        """Returns the gradient that a step of a param group uses for p.grad; `negated` has the
-        negated ones, for a group that maximizes."""
+        """Returns the gradient that a step of a param group uses instead of p.grad; `negated`
+        has the negated gradients of a group that maximizes."""
         if negated is not None:
             self._refuse_to_maximize(bound.binding, number)
             converted.append(negated[id(bound.param)])
@@ -266,8 +268,8 @@ class Steps:
         return id(count)
 
     def _encoded(self, bound: ParamBinding, grad, converted: list) -> tuple[int, ...]:
-        """Returns the addresses of a gradient's planes; a gradient in p.grad is yet to be
-        encoded into them."""
+        """Returns the addresses of a gradient's planes. A gradient in p.grad is added to the
+        gradients that the step will encode."""
         if grad is not None:
             planes = bound.binding.enlist_grad(bound, grad)
             converted += planes
@@ -284,7 +286,7 @@ class Steps:
         try:
             same = same and self._plane_addresses() == self._addresses
         except (KeyError, TypeError):
-            same = False  # a plane is gone; binding says which
+            same = False  # a plane is missing; binding reports which
         if not same:
             self._bound = []
         count = sum(len(group["params"]) for group in self.param_groups)
@@ -308,7 +310,7 @@ class Steps:
         return bound
 
     def _start(self, binding: KernelBinding, param: torch.Tensor, started: list) -> dict | None:
-        """The state of a parameter, which starts here if it has none, or one of an empty
+        """Returns the state of a parameter, which is created if it has none or one from an empty
         step."""
         state = self.state.get(param)
         if state and self._empty_step.ends(param, state, lambda: self._name(param)):
@@ -334,8 +336,8 @@ class Steps:
         return state
 
     def _begin_states(self) -> None:
-        """Begins the states of all parameters that have a gradient, as a step does first, and
-        changes nothing else."""
+        """Creates the states of all parameters that have a gradient, as a step does, and changes
+        nothing else."""
         started: list[torch.Tensor] = []
         try:
             for index, param, group in self._grouped():
@@ -350,7 +352,7 @@ class Steps:
             self._empty_step.note(param, self.state[param])
 
     def _fresh_counter(self, binding: KernelBinding, started: list) -> torch.Tensor:
-        """The count of the parameters that start together on a GPU."""
+        """Returns the count for parameters that start together on a GPU."""
         for param in started:
             if _executor.executor_of(param) is binding.executor:
                 return self.state[param][binding.step]
@@ -390,7 +392,7 @@ class Steps:
         return False
 
     def _scalars(self, binding: KernelBinding) -> tuple[list[list[float]], list[list[int]]]:
-        """The rows of hyperparameters and integers that the binding's parameters use."""
+        """Returns the rows of hyperparameters and integers that the binding's parameters use."""
         hypers = [self._row(binding, *row) for row in binding.table]
         integers = [
             binding.integers(step, int(self.param_groups[group].get("seed", 0)))
@@ -400,8 +402,8 @@ class Steps:
 
     @contextmanager
     def _explained(self, binding: KernelBinding, groups: list[int] | None = None) -> Iterator[None]:
-        """Says what the runtime refuses in terms of param groups, by default those of the
-        binding's rows, and parameters."""
+        """Returns a context that rewrites the runtime's errors in terms of parameters and param
+        groups, by default those of the binding's rows."""
         try:
             yield
         except ValueError as error:
@@ -410,7 +412,7 @@ class Steps:
 
     @staticmethod
     def _explain(error: ValueError, groups: list[int], bound_params: list[ParamBinding]) -> str:
-        """The runtime's message in terms of param groups and parameters."""
+        """Returns the runtime's message in terms of param groups and parameters."""
         return renamed(error, {"row": lambda row: f"param group {groups[row]}",
                                "tensor": lambda tensor: bound_params[tensor].label})
 
@@ -427,7 +429,7 @@ class Steps:
         self._measured = None if skipped else bindings
 
     def _count(self, number: int, binding: KernelBinding) -> None:
-        """Stores how many steps there have been, where the host counts them."""
+        """Stores the number of steps, if the host counts them."""
         if not binding.step or self.capturable:
             return
         steps = [step for _, step, _ in binding.table]
@@ -438,19 +440,19 @@ class Steps:
             bound.state[binding.step] = steps[row]
 
     def _write_back(self, binding: KernelBinding, copies: dict[int, torch.Tensor]) -> None:
-        """Gives parameters what kernels have written elsewhere."""
+        """Updates parameters from copies that kernels have written."""
         for bound in binding.bound_params if copies else ():
             if bound.copied:
                 copy = copies[bound.index]
                 binding.executor.call(lambda bound=bound, copy=copy: bound.take(copy))
 
     #===--------------------------------------------------------------------===#
-    # Gradients under a scale
+    # Scaled gradients
     #===--------------------------------------------------------------------===#
 
     @torch.no_grad()
     def _unscale(self) -> None:
-        """Divides gradients by the scale that torch.amp.GradScaler hands over."""
+        """Divides gradients by the scale that torch.amp.GradScaler passes."""
         scale = getattr(self, "grad_scale", None)
         if scale is None:
             return

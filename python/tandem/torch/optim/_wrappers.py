@@ -1,4 +1,4 @@
-"""Checks the wrappers of models and optimizers for combinations that do not work."""
+"""Checks of wrappers around models and optimizers for combinations that do not work."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tandem.torch.optim._cuts import cut_of, reason_for_rows
 
 
 def has_ranks() -> bool:
-    """Whether this process is one of the ranks of torch.distributed."""
+    """Returns whether torch.distributed is initialized in this process."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The optimizer inside of the wrappers that Accelerate and Lightning put around it.
+    """Returns the optimizer inside the wrappers of Accelerate and Lightning.
 
-    Lightning's passes for an instance of the optimizer's class and reads its attributes, but
-    what is assigned to the wrapper does not reach the optimizer.
+    Lightning's wrapper is an instance of the optimizer's class and has its attributes, but
+    assignments to the wrapper do not reach the optimizer.
     """
     attributes = vars(optimizer)
     inner = attributes.get("optimizer", attributes.get("_optimizer"))
@@ -38,14 +38,14 @@ def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
-    """Refuses a gradient that is spread otherwise than its parameter.
+    """Refuses a gradient that is sharded differently from its parameter.
 
     Raises:
-        RuntimeError: it is no DTensor of the same mesh and placements.
+        RuntimeError: it is not a DTensor with the same mesh and placements.
     """
     if (is_dtensor(grad) and grad.device_mesh is shard.mesh
             and grad.placements == shard.placements):
-        return  # as nearly always
+        return  # the usual case
     other = shard_of(grad)
     if other is None or other.mesh != shard.mesh or other.placements != shard.placements:
         raise RuntimeError(
@@ -55,16 +55,16 @@ def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
 
 
 def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bool) -> None:
-    """Refuses a DTensor of which ranks have pieces that the kernel cannot update.
+    """Refuses a DTensor with pieces that the kernel cannot update.
 
-    Which are refused follows from the whole tensor and its placements, so that all ranks
-    raise the same.
+    The decision depends only on the whole tensor and its placements, so all ranks raise the same
+    error.
 
     Args:
         releases: whether backward passes take the steps.
 
     Raises:
-        ValueError: pieces are not whole rows, or cut what shares an entry.
+        ValueError: pieces are not whole rows, or split elements that share an entry.
     """
     if releases:
         raise ValueError(
@@ -87,8 +87,8 @@ def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bo
 
 
 def is_flattened(param: torch.Tensor) -> bool:
-    """Whether FullyShardedDataParallel (FSDP1) made the parameter a piece of a flat one,
-    or has such pieces in its place."""
+    """Returns whether FullyShardedDataParallel (FSDP1) has made the parameter a piece of a flat
+    one, or uses such pieces in its place."""
     return getattr(param, "_fsdp_flattened", False)
 
 
@@ -158,11 +158,11 @@ def _whole_values(kernel: Kernel) -> str | None:
 
 
 def refuse_part(kernel: Kernel) -> None:
-    """Refuses a sum over all parameters in an optimizer that is being created by a
-    ZeroRedundancyOptimizer, which gives each rank some of them.
+    """Refuses a sum over all parameters in an optimizer that a ZeroRedundancyOptimizer creates,
+    since each rank has only some of them.
 
     Raises:
-        ValueError: there is such a sum.
+        ValueError: the kernel has such a sum.
     """
     if has_ranks() and sums_over_model(kernel) and _is_created_by_zero():
         raise ValueError(
@@ -173,8 +173,8 @@ def refuse_part(kernel: Kernel) -> None:
 
 
 def _is_created_by_zero() -> bool:
-    """Whether a ZeroRedundancyOptimizer is among the callers, which leaves no other
-    trace on the optimizer that it creates."""
+    """Returns whether a ZeroRedundancyOptimizer is on the call stack. It leaves no other trace
+    on the optimizer that it creates."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     frame = sys._getframe(1)
@@ -191,9 +191,9 @@ def _is_created_by_zero() -> bool:
 
 
 def is_in_ddp(params: Iterable[torch.Tensor]) -> bool:
-    """Whether a DistributedDataParallel averages the gradient of a parameter.
+    """Returns whether a DistributedDataParallel averages the gradient of a parameter.
 
-    It leaves no trace on parameters, so this looks at all objects, some 50 ms for a
+    It leaves no trace on parameters, so this inspects all objects, which takes about 50 ms for a
     million of them.
     """
     if not has_ranks():

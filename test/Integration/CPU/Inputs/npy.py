@@ -1,7 +1,7 @@
 """Writes and prints .npy files with only the standard library.
 
-npy.py write DIR NAME:TYPE=VALUE,... creates DIR/NAME.npy, of f32, f64 or bf16
-values (bf16 as 16-bit integers); of a matrix where slashes end its rows.
+npy.py write DIR NAME:TYPE=VALUE,... creates DIR/NAME.npy with f32, f64 or bf16 values (bf16 as
+16-bit integers). Slashes separate the rows of a matrix.
 npy.py print FILE... prints names and values, 8-bit ones as integers.
 """
 
@@ -14,7 +14,7 @@ FORMATS = {"f32": ("<f4", "f"), "f64": ("<f8", "d"), "bf16": ("<u2", "H")}
 
 
 def encode(kind, text):
-    """The bytes of one value. A bf16 value must be one exactly."""
+    """Returns the bytes of one value. A bf16 value must be exactly representable."""
     value = float(text)
     if kind != "bf16":
         return struct.pack("<" + FORMATS[kind][1], value)

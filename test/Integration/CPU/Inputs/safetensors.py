@@ -33,7 +33,7 @@ def mark(file, entry, target):
 def only(file, names, target):
     header, data = read(file)
     kept, parts, at = {"__metadata__": header["__metadata__"]}, [], 0
-    # Wide elements first, as the format wants it.
+    # The format requires that wide elements come first.
     for name in sorted(names, key=lambda n: header[n]["data_offsets"]):
         begin, end = header[name]["data_offsets"]
         parts.append(data[begin:end])

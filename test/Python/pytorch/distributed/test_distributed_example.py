@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the test that examples/distributed trains under each wrapper, and
-# finds the bits of one process.
+# This file tests that examples/distributed trains under each wrapper and gets the bits of one
+# process.
 #
 #===----------------------------------------------------------------------===#
 

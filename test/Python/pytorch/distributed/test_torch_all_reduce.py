@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of sums of gradients in 8 bits: ranks in processes
-# and in threads against the NumPy model, and the factor mu.
+# This file tests 8-bit sums of gradients, with ranks as processes and as threads, against the NumPy
+# model, and the factor mu.
 #
 #===----------------------------------------------------------------------===#
 
@@ -66,12 +66,12 @@ def backward(params, seed):
 
 
 def encoded(optimizer, param):
-    """The planes of an encoded gradient, as bits."""
+    """Returns the planes of an encoded gradient as bits."""
     return [bits(plane) for plane in optimizer._gradients.get(param)]
 
 
 def work_on(rank, ranks, name, path, steps=1, **options):
-    """The state of a rank after some steps: its gradients' planes, weights and mu."""
+    """Returns a rank's state after some steps: its gradients' planes, weights and mu."""
     torch.set_num_threads(1)
     optimizer = tt.AdamW(parameters(SHAPES, torch.bfloat16), lr=1e-2,
                          strategy=f"sent-{name}", path=[path])
@@ -90,7 +90,7 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 
 
 def check_model(planes, name, count, step=0, mu=None):
-    """The planes of all parameters; how many values saturated."""
+    """Checks the planes of all parameters and returns the number of saturated values."""
     saturated = 0
     for i, shape in enumerate(SHAPES):
         values = [gradient(shape, 100 * (r + 10 * step) + i, 2.0 ** (i - r - 10 * step))
@@ -126,7 +126,7 @@ def test_threads(name, count, path):
 
 @pytest.mark.parametrize("mu", (0.25, 1.3))
 def test_mu(mu, path):
-    """The scale is divided by it, so that the mean stays the same, up to rounding."""
+    """The scale is divided by mu, so the mean does not change, up to rounding."""
     ranks = Threads(2)
     results = ranks.run(lambda r: work_on(r.rank, r, "tensor", path,
                                           scaling=tt.AutomaticScaling(mu=mu)))
@@ -158,9 +158,9 @@ torch.distributed.destroy_process_group()
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch has no gloo here")
 def test_processes(path):
-    """Two processes and gloo, three steps."""
+    """Two gloo processes take three steps."""
     script = path / "worker.py"
-    # The tests' own modules come first: examples have modules of the same names.
+    # The tests' own modules must come first, since examples have modules with the same names.
     own = [entry for entry in sys.path if entry.endswith("test/Python")]
     script.write_text(WORKER.format(path=[*own, *sys.path]))
     workers = [subprocess.Popen([sys.executable, script, str(rank), path],
@@ -181,7 +181,7 @@ def test_processes(path):
 
 
 def test_wide_gradients(path):
-    """Parameters in f32 beside the strategy's: p.grad is averaged."""
+    """With f32 parameters among the strategy's, p.grad is averaged."""
     ranks = Threads(2)
 
     def work(rank):
@@ -198,7 +198,7 @@ def test_wide_gradients(path):
 
 
 def test_channels_last(path):
-    """Planes have the parameter's layout."""
+    """Planes have the parameter's memory layout."""
     ranks = Threads(2)
 
     def work(rank):
@@ -211,7 +211,7 @@ def test_channels_last(path):
         return before, optimizer.gradient(p)
 
     for before, after in ranks.run(work):
-        # E4M3 of twice the number may saturate; otherwise the mean of two is one.
+        # Twice an E4M3 number may saturate; otherwise, the mean of two equal numbers is the number.
         assert (before == after).float().mean() > 0.9
 
 
@@ -236,13 +236,13 @@ def test_other_storages_are_refused(strategy, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
-# Slices, buckets and what ranks lack
+# Slices, buckets and missing gradients
 #===----------------------------------------------------------------------===#
 
 
 def reduced(rank, shapes, name, path, grads, **options):
-    """The optimizer after a sum of the gradients that grads(rank, i, shape) returns; None
-    where a rank has none."""
+    """Returns the optimizer after a sum of the gradients that grads(rank, i, shape) returns;
+    None means that a rank has none."""
     torch.set_num_threads(1)
     params = parameters(shapes, torch.bfloat16)
     optimizer = tt.AdamW(params, strategy=f"sent-{name}", path=[path], min_8bit_size=0)
@@ -267,7 +267,7 @@ def same(one, other):
 @pytest.mark.parametrize("count, name", [(2, "tensor"), (5, "groups"), (7, "narrow"),
                                          (16, "groups"), (16, "tensor")])
 def test_rows_and_slices(count, name, path):
-    """Groups begin anew with each row, and slices may cut tensors and rows; some are empty."""
+    """Groups restart in each row, and slices may cut tensors and rows; some slices are empty."""
     shapes, storage = [(5, 70), (3,), (2, 65)], GRADS[name]
 
     def value(rank, i, shape):
@@ -298,8 +298,8 @@ def test_more_ranks_than_elements(path):
 @pytest.mark.parametrize("overlap", (False, True))
 @pytest.mark.parametrize("size", (25, 1e-4))
 def test_a_rank_without_a_gradient(size, overlap, path):
-    """It has zeros; what no rank has stays None. Zeros do not make the numbers of others
-    small, whose scales are far below the 1 of zeros."""
+    """A missing gradient counts as zeros; if no rank has one, it stays None. The scale of 1 for
+    zeros does not affect the much smaller scales of other ranks."""
     shapes = [(5, 70), (130,), (9,)]
 
     def value(rank, i, shape):
@@ -334,7 +334,7 @@ def test_a_nan_of_one_rank_is_one_of_all(name, path):
 
 @pytest.mark.parametrize("size", (301, 3))
 def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(size, path):
-    """And rounded once, also where some ranks have no slice."""
+    """The sum is rounded once, also if some ranks have no slice."""
     values = [gradient((size,), r, 2.0**r) for r in range(5)]
 
     def work(rank):
@@ -352,7 +352,7 @@ def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(size, path):
 
 
 def test_kinds_that_differ(path):
-    """A gradient put into p.grad by hand on one rank only."""
+    """One rank has a gradient that is set manually in p.grad."""
     def work(rank):
         params = parameters([(40,)], torch.bfloat16)
         optimizer = tt.AdamW(params, strategy="sent-tensor", path=[path])
@@ -368,8 +368,8 @@ def test_kinds_that_differ(path):
 
 @pytest.mark.parametrize("count", (2, 4, 16))
 def test_bytes(count, path):
-    """Two bytes a parameter and rank, less what a rank keeps; the scales and what ranks tell
-    each other first are a few bytes a tensor."""
+    """Each rank sends two bytes per parameter, minus its own share; scales and the preceding
+    exchange take a few bytes per tensor."""
     def work(rank):
         reduced(rank, [(64, 256)] * 2, "tensor", path, lambda r, i, s: gradient(s, r))
         return rank.sent, rank.received
@@ -403,8 +403,8 @@ def test_wrong_codes(make, problem):
 
 
 def test_delayed_gradients(path):
-    """A gradient's history goes on from backward pass to backward pass, and is in the
-    optimizer's state from step to step."""
+    """A gradient's history continues between backward passes, and is saved in the optimizer's
+    state."""
     storage, (p,) = GRADS["history"], parameters([(70,)], torch.bfloat16)
     optimizer = tt.AdamW([p], strategy="sent-history", path=[path])
     planes = {n: np.zeros(storage.entries("grad", 70)[n], d)
@@ -427,7 +427,7 @@ def test_delayed_gradients(path):
         state = optimizer.state[p]
         assert np.array_equal(bits(state["grad.history"]), planes["grad.history"])
         assert np.array_equal(bits(state["grad.next_scale"]), planes["grad.next_scale"])
-    # It goes through state dicts, and into other strategies as nothing.
+    # State dicts contain the history, and conversions to other strategies drop it.
     (q,) = parameters([(70,)], torch.bfloat16)
     twin = tt.AdamW([q], strategy="sent-history", path=[path])
     twin.load_state_dict(optimizer.state_dict())
@@ -448,10 +448,10 @@ def test_delayed_gradients(path):
 
 
 def test_doubles_and_halves():
-    """FP8-LM's numbers: half above 0.001 %, double over 1000 steps."""
+    """FP8-LM's rule halves mu above 0.001 % and doubles it over 1000 steps."""
     scaling = tt.AutomaticScaling()
     for _ in range(1000):
-        scaling.update(10, 1_000_000)  # just 0.001 %
+        scaling.update(10, 1_000_000)  # exactly 0.001 %
     assert scaling.mu == pytest.approx(2.0, rel=1e-12)
     scaling.update(11, 1_000_000)
     assert scaling.mu == pytest.approx(1.0, rel=1e-12)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of fp8_all_gather: the bits of one process and of weights that
-# are gathered wide, half the bytes, and what is gathered wide all the same.
+# This file tests fp8_all_gather: the bits of one process and of uncoded gathers, half of the bytes,
+# and the parameters that are gathered uncoded.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,7 +22,7 @@ from support.gloo import run_ranks
 
 MODULE = "support.coded_weights_ranks"
 NAMES = ("training", "wide_weights", "report", "changes", "values", "refusals", "reasons")
-#: Rows and columns of the weights that are gathered as codes, and as they are; and of vectors.
+#: The elements of weights that are gathered as codes, of others, and of vectors.
 CODED, WIDE, VECTORS = 24 * 48 + 133 * 24, 48 * 48 + 48 * 133, 24 + 24 + 48 + 48
 REFUSALS = {
     "late": "RuntimeError: .*weight has been gathered already, .*before the model's first pass",
@@ -62,7 +62,7 @@ def test_report(two):
 
 
 def test_bytes(two):
-    """A byte for each element that is gathered as a code, two for others and their padding."""
+    """A coded element takes one byte; others and their padding take two."""
     padding = 2 * (48 + 1)  # one row, and one element of the bias
     others = 2 * (WIDE + VECTORS + 133) + padding
     for rank in two["report"]:
@@ -70,7 +70,7 @@ def test_bytes(two):
 
 
 def test_one_exchange_for_each_forward_pass(two):
-    """Two forward passes ran, and a backward pass, which gathers again."""
+    """There were two forward passes, and a backward pass, which gathers again."""
     assert [rank["exchanges"] for rank in two["report"]] == [2, 2]
 
 
@@ -94,7 +94,7 @@ def test_reasons(name, two):
     assert [rank[name] for rank in two["reasons"]] == [[REASONS[name]]] * 2
 
 
-# Nightly: 20 seconds.
+# The nightly run takes 20 seconds.
 @pytest.mark.parametrize("ranks", (2, 4))
 @pytest.mark.thinned(0)
 def test_ranks(ranks, two, tmp_path):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of optimizers over DTensors, as fully_shard (FSDP2) makes
-# them: weights and states have the bits of one process, however many ranks there are.
+# This file tests optimizers over DTensors, as fully_shard (FSDP2) makes them: weights and states
+# have the bits of one process for any number of ranks.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,7 +30,7 @@ RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the
 
 @pytest.fixture(scope="module")
 def two(made_once):
-    """The results of each function on two ranks."""
+    """Returns the results of each function on two ranks."""
     import json
 
     def run(folder):
@@ -86,7 +86,7 @@ def test_scales_of_gradients_are_those_of_the_whole(two):
 
 
 def test_joined_rows(two):
-    """16 rows of 9 share scales for each 256; the state has a step, two moments and scales."""
+    """16 rows of 9 share scales in groups of 256; the state has a step, two moments and scales."""
     assert two["joined_rows"] == [[True, [4, 1], 5]] * 2
 
 
@@ -181,7 +181,8 @@ def test_a_rank_outside_of_a_mesh(two):
 
 
 def test_a_rank_that_dies(tmp_path):
-    """The other one gets an error and has written nothing; both go on from the checkpoint."""
+    """The other rank gets an error without writing anything, and both resume from the
+    checkpoint."""
     folders = [tmp_path / name for name in ("before", "after")]
     for folder in folders:
         folder.mkdir()
@@ -201,13 +202,13 @@ def test_random_meshes_and_placements(ranks, tmp_path):
 
 
 def test_shapes_and_scales(tmp_path):
-    """Every shape under scales of groups, rows, blocks and none, with the bits of one process,
-    and its states in the shapes that these have there."""
+    """Every shape has the bits of one process under scales of groups, rows, blocks and none, and
+    its states have the same shapes as there."""
     assert run_ranks(MODULE, ["granularities"], 3, tmp_path)["granularities"] == [{}] * 3
 
 
 def test_checkpoints_go_to_other_ranks(tmp_path):
-    """Saved on three ranks, loaded on two, and in a process without fully_shard."""
+    """A checkpoint of three ranks loads on two, and in a process without fully_shard."""
     folders = [tmp_path / name for name in ("three", "two", "one")]
     for folder in folders:
         folder.mkdir()

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of optimizers over DTensors on GPUs whose steps sum over ranks:
-# weights and states have the bits of one process on the CPU.
+# This file tests optimizers over DTensors on GPUs whose steps reduce over ranks: weights and states
+# have the bits of one process on the CPU.
 #
 #===----------------------------------------------------------------------===#
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tensor and sequence parallelism with 8-bit codes: the
-# bits of one process that encodes the same, on 2 ranks, and nightly on 3 and 4.
+# This file tests tensor and sequence parallelism with 8-bit codes: the bits of one process with the
+# same encodings, on 2 ranks, and nightly on 3 and 4.
 #
 #===----------------------------------------------------------------------===#
 
@@ -58,7 +58,7 @@ def test_refusals(name, two):
         assert re.search(REFUSALS[name], told[name]), told[name]
 
 
-# An ordinary run takes the first.
+# An ordinary run uses only the first value.
 @pytest.mark.parametrize("ranks", (2, 3, 4))
 @pytest.mark.thinned(0)
 def test_ranks(ranks, two, tmp_path):

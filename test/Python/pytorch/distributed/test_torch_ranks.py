@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of optimizers under PyTorch's wrappers of several
-# ranks: each cell of the table has the bits of one process, or says what to do.
+# This file tests optimizers under PyTorch's distributed wrappers: each cell of the table has the
+# bits of one process, or raises an error that names the remedy.
 #
 #===----------------------------------------------------------------------===#
 
@@ -34,8 +34,8 @@ RIGHT = "right"
 
 @dataclass(frozen=True)
 class Cell:
-    """A model, a way to train it, and the outcome: the reference's bits, or a message
-    with this in it."""
+    """A model, a way to train it, and the outcome: the reference's bits, or an error with this
+    text."""
 
     wrapper: str
     strategy: str = PLAIN
@@ -118,7 +118,7 @@ CELLS = [
 
 
 def run_cells(folder, numbers):
-    """Writes what becomes of these cells on each rank."""
+    """Writes the outcomes of these cells on each rank."""
     cells = {number: asdict(CELLS[number]) for number in numbers}
     (folder / "cells.json").write_text(json.dumps(cells))
     script = Path(__file__).parents[2] / "support" / "rank_cells.py"
@@ -127,7 +127,7 @@ def run_cells(folder, numbers):
 
 @pytest.fixture(scope="module")
 def results(request, made_once):
-    """The outcome of each cell that this session has, on both ranks."""
+    """Returns the outcome of each cell that this session runs, on both ranks."""
     numbers = [item.callspec.params["number"] for item in request.session.items
                if item.path == request.path and item.originalname == "test_cell"]
     folder = made_once("ranks", lambda folder: run_cells(folder, numbers))
@@ -152,7 +152,7 @@ def test_cell(number, results):
 
 @pytest.fixture
 def one_rank():
-    """This process as the only rank."""
+    """Makes this process the only rank."""
     def begin():
         torch.distributed.init_process_group(
             "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -168,7 +168,7 @@ def backward(params):
 
 
 def test_a_step_releases_what_it_has_encoded(one_rank):
-    """Ranks change no bit, nor that a step needs no zero_grad after it."""
+    """With ranks, bits do not change, and a step still needs no zero_grad after it."""
     def train():
         params = parameters([(9, 31), (40,)], torch.bfloat16)
         optimizer = tt.AdamW(params, strategy=CODES, min_8bit_size=0)
@@ -187,7 +187,7 @@ def test_a_step_releases_what_it_has_encoded(one_rank):
 
 
 def test_codes_go_on_as_codes(one_rank):
-    """Ranks that begin between two passes do not lose the first."""
+    """Starting ranks between two passes does not lose the first one."""
     sums = []
     for begins in (False, True):
         params = parameters([(9, 31)], torch.bfloat16)
@@ -211,7 +211,7 @@ def test_all_reduce_takes_codes(one_rank):
 
 
 def test_parameters_that_ddp_ignores(one_rank):
-    """It does not average them, so that backward passes may take their steps."""
+    """DDP does not average them, so backward passes may take their steps."""
     one_rank()
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).bfloat16()
     DDP = torch.nn.parallel.DistributedDataParallel
@@ -246,7 +246,7 @@ PER_TENSOR = ("fp8-lm",)
 
 
 def column_of(cell):
-    """The column of the table that a cell belongs to."""
+    """Returns the column of the table that a cell belongs to."""
     if cell.wrapper.endswith("decode_weights"):
         return "`decode_weights`"
     if cell.options:
@@ -259,7 +259,7 @@ def column_of(cell):
 
 
 def outcome(wrappers, column):
-    """The table's text about some wrappers: cells of one column agree."""
+    """Returns the table's text for some wrappers; cells of one column must agree."""
     found = {"right" if cell.expected == RIGHT else
              "error" if "Error" in cell.expected else "warning"
              for cell in CELLS if cell.wrapper in wrappers and column_of(cell) == column}

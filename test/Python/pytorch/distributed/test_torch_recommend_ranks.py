@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of strategies that are chosen for parameters which
-# fully_shard spreads over gloo ranks.
+# This file tests strategies that are chosen for parameters which fully_shard shards over gloo
+# ranks.
 #
 #===----------------------------------------------------------------------===#
 
@@ -24,7 +24,7 @@ CASES = ("everything", "middle", "little")
 
 @pytest.fixture(scope="module")
 def outcomes(made_once):
-    """The results of each function on two ranks."""
+    """Returns the results of each function on two ranks."""
     def run(folder):
         results = run_ranks("support.recommend_ranks", [*CASES, "far_too_little"], 2, folder)
         (folder / "results").write_text(json.dumps(results))
@@ -33,8 +33,8 @@ def outcomes(made_once):
 
 @pytest.mark.parametrize("case", CASES)
 def test_ranks_choose_alike(outcomes, case):
-    """As recommend() does before there are ranks; the first rank has what it says, the other
-    no more."""
+    """The choice is that of recommend() without ranks. The first rank has the planned bytes, and
+    the other one at most as many."""
     first, second = outcomes[case]
     assert first["strategies"] == second["strategies"]
     assert first["strategies"][0] == first["strategies"][1]

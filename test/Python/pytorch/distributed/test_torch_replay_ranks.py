@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a step over DTensors like the one before looks little, and
-# sees all that may have changed since.
+# This file tests that a step over DTensors reuses the checks of the previous one, and notices all
+# changes since then.
 #
 #===----------------------------------------------------------------------===#
 
@@ -29,19 +29,19 @@ pytestmark = pytest.mark.skipif(
     reason="this PyTorch has no exchange interface")
 SPREAD = (r"RuntimeError: the gradient of parameter {} is {}, the parameter is spread as .*; "
           "redistribute it")
-#: The errors of changes that are refused.
+#: The errors for changes that are refused.
 ERRORS = {"a sum": SPREAD.format(3, r"spread as \(P.*\)"),
           "another mesh": SPREAD.format(1, r"spread as \(R, S\(0\)\)"),
           "a whole gradient": SPREAD.format(1, "no DTensor")}
-#: The number of five steps that look at everything: the first, the one with a change, and in most
-#: cases the one after it, where what was changed is as before.
+#: The number of five steps that check everything: the first, the one with a change, and in most
+#: cases the next one, where the change is reverted.
 LOOKS = {"nothing": 1, "a rate": 1, "a piece of the weight elsewhere": 2,
          "a piece of a plane elsewhere": 2, "a count": 2}
 
 
 @pytest.fixture(scope="module")
 def two(made_once):
-    """The results of each function on two ranks."""
+    """Returns the results of each function on two ranks."""
     def run(folder):
         (folder / "results").write_text(json.dumps(run_ranks(MODULE, CHECKED, 2, folder)))
     return json.loads((made_once("replay", run) / "results").read_text())

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of gradients that processes add up in 8 bits: the hook of
-# DistributedDataParallel, FSDP2's reduce-scatter and GradientAllReduce, against the NumPy
-# model.
+# This file tests 8-bit gradient sums over processes, with DistributedDataParallel's hook, FSDP2's
+# reduce-scatter and GradientAllReduce, against the NumPy model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,7 +26,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 @pytest.fixture(params=(2, 3, 4))
 def found(request, made_once):
-    """The findings of each rank. Three and four ranks take a minute of two cores."""
+    """Returns the findings of each rank. Three and four ranks take a minute on two cores."""
     count = request.param
     if count > 2 and request.config.option.tests_chosen != "whole":
         pytest.skip(f"{count} ranks run with --whole")
@@ -44,7 +43,7 @@ def wide(tensor):
 
 
 def check_ddp(found, name, storage, mus=(None,) * sum_ranks.STEPS):
-    """p.grad is what the model makes of the ranks' own gradients, on every rank."""
+    """Asserts that p.grad on every rank is the model's result for the ranks' own gradients."""
     for step, mu in enumerate(mus):
         owns, results = zip(*(rank[name][step][:2] for rank in found))
         for own, result in zip(zip(*owns), zip(*results)):
@@ -62,8 +61,7 @@ def test_ddp_hook_with_groups(found):
 
 
 def test_ddp_hook_with_automatic_scaling(found):
-    """The share that saturated in a step is known when the next one begins; mu = 4 makes it
-    large."""
+    """The saturated share of a step is known when the next one begins; mu = 4 makes it large."""
     mus = [step[2] for step in found[0]["ddp_automatic"]]
     assert mus == [4.0, 2.0] == [step[2] for step in found[-1]["ddp_automatic"]]
     check_ddp(found, "ddp_automatic", Scaled(FloatCode("f8E4M3FN"), WHOLE, "f32", "pow2"), mus)
@@ -89,7 +87,7 @@ def test_a_strategy_with_codes_trains_under_the_hook(found):
 
 
 def test_overlap_and_buckets_change_no_bit(found):
-    """Sums of one pass, then those of two."""
+    """The sums of one pass, and then of two, have the same bits."""
     for rank in found:
         for first, runs in ((found[0]["overlap"][0], rank["overlap"][:4]),
                             (found[0]["overlap"][4], rank["overlap"][4:])):
@@ -101,7 +99,7 @@ def test_overlap_and_buckets_change_no_bit(found):
 
 
 def test_ranks_that_differ(found):
-    """Each gets an error, and none waits for another."""
+    """Each rank gets an error, and none waits for another."""
     reasons = {"shapes": "the same shapes of parameters", "order": "the same shapes",
                "overlapped": "the same shapes", "seed": "the same seeds",
                "strategy": "the same strategies"}
@@ -128,7 +126,7 @@ def test_wide_gradients(found):
 
 
 def test_fsdp2(found):
-    """A shard is the mean of what the ranks' parts decode to."""
+    """A shard is the mean of the ranks' decoded parts."""
     count, storage = len(found), Scaled(FloatCode("f8E4M3FN"), 128, "f32", "pow2")
     owns = [rank["fsdp2"][0] for rank in found]
     for number, rank in enumerate(found):
@@ -144,7 +142,7 @@ def test_fsdp2(found):
 
 
 def part_of(grad, number, count):
-    """A rank's rows of a gradient, padded with zeros to those of the first rank."""
+    """Returns a rank's rows of a gradient, padded with zeros to the size of the first rank's."""
     rows = -(-len(grad) // count)
     part = grad[rows * number:rows * (number + 1)].float().numpy()
     missing = rows - len(part)

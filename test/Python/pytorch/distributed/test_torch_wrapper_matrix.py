@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of strategies under wrappers on several numbers of ranks: the
-# bits of one process, for every pair of a strategy, a wrapper and a number of ranks.
+# This file tests strategies under wrappers for several numbers of ranks: every pair of a strategy,
+# a wrapper and a number of ranks has the bits of one process.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,7 +22,7 @@ from support.covering import Item, cover
 from support.wrapper_cells import WRAPPERS, pairs_in, run_cells
 
 RANKS = (1, 2, 3, 4)
-#: The strategies that store gradients in codes, which GradientAllReduce adds up.
+#: The strategies that store gradients in codes, which GradientAllReduce sums.
 CODED = ("dither-softsign-root", "fp8-collage-light", "fp8-collage-plus", "fp8-lm",
          "residual-softsign-f16", "residual-softsign-root")
 
@@ -34,8 +34,8 @@ def items(ranks):
 
 
 def chosen(which):
-    """The cells of a run: each value once on two ranks, or those of a covering of all pairs that
-    have the given number of ranks."""
+    """Returns the cells of a run: each value once on two ranks, or those of a covering of all
+    pairs that have the given number of ranks."""
     if which == "values":
         found = cover(items([2]), lambda item: item.values.items())
     else:
@@ -44,13 +44,14 @@ def chosen(which):
 
 
 def expected(cell):
-    """The beginning of a cell's outcome."""
+    """Returns the beginning of a cell's outcome."""
     if cell["wrapper"] == "GradientAllReduce" and cell["strategy"] not in CODED:
         return f"ValueError: strategy '{cell['strategy']}' stores gradients as"
     return "right"
 
 
-# An ordinary run takes the first. Nightly: some 4 minutes for all pairs, on two quiet cores.
+# An ordinary run uses only the first value. The nightly run of all pairs takes some 4 minutes on
+# two idle cores.
 @pytest.mark.parametrize("which", ("values", *RANKS))
 @pytest.mark.thinned(0)
 def test_cells(which, tmp_path):

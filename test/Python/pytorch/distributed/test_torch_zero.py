@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of FP8-LM's partition of tensors among ranks and of
-# ZeroRedundancyOptimizer: the bits of one process on 2 ranks, and nightly on 3 and 4.
+# This file tests FP8-LM's partition of tensors among ranks and ZeroRedundancyOptimizer: the bits of
+# one process on 2 ranks, and nightly on 3 and 4.
 #
 #===----------------------------------------------------------------------===#
 
@@ -59,7 +59,7 @@ def test_refusals(name, text, two):
         assert re.search(text, told[name]), told[name]
 
 
-# An ordinary run takes the first.
+# An ordinary run uses only the first value.
 @pytest.mark.parametrize("ranks", (2, 3, 4))
 @pytest.mark.thinned(0)
 def test_ranks(ranks, two, tmp_path):
@@ -75,7 +75,7 @@ def test_ranks(ranks, two, tmp_path):
 
 
 def follows_algorithm_1(sizes, ranks):
-    """FP8-LM's algorithm 1, line by line."""
+    """Implements FP8-LM's algorithm 1 line by line."""
     order = sorted(range(len(sizes)), key=lambda i: sizes[i], reverse=True)
     usage, parts = [0] * ranks, [set() for _ in range(ranks)]
     for i in order:
@@ -115,7 +115,8 @@ def test_bytes():
               for shape in ((64, 64), (64,))]
     frozen = torch.nn.Parameter(torch.zeros(9), requires_grad=False)
     optimizer = tt.AdamW([*params, frozen], strategy="fp8-lm")
-    # Weight 2, moments 1 and 2 with three scales; a vector's moments are f32.
+    # The weight has 2 bytes, the moments 1 and 2, and there are three scales; a vector's moments
+    # are f32.
     assert stored_bytes(optimizer) == [4096 * 5 + 12, 64 * 10 + 4, 0]
 
 

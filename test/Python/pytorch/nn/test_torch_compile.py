@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests that torch.compile has compressed layers in its graphs, or leaves them
-# out, with the bits and the messages that they have without it.
+# This file tests that torch.compile traces compressed layers or leaves them out of its graphs, with
+# the same bits and messages as without it.
 #
 #===----------------------------------------------------------------------===#
 
@@ -19,7 +19,7 @@ import tandem.torch
 from tandem.torch import nn
 from tandem.torch.nn import _layer
 
-#: Those that torch.compile takes into its graphs, and others.
+#: The recipes that torch.compile traces, and others.
 TRACED, APART = ["bf16", "coat", "fp32", "mxfp8"], ["coat-flow", "te-delayed"]
 
 
@@ -46,7 +46,7 @@ class Block(torch.nn.Module):
 
 
 def compressed(recipe, make=Block, **options):
-    """In a graph what goes to linear layers is kept as they read it; so it is here."""
+    """Returns a compressed model whose layers offer no codes to linear layers, as in graphs."""
     torch.manual_seed(0)
     model = make().bfloat16()
     tandem.torch.compress_activations(model, recipe=recipe, **options)
@@ -57,7 +57,7 @@ def compressed(recipe, make=Block, **options):
 
 
 def passes(model, call=None, shapes=((4, 8),) * 3):
-    """Outputs and gradients of steps, which delayed scales remember."""
+    """Returns outputs and gradients of several steps, which affect delayed scales."""
     call, found = model if call is None else call, []
     for step, shape in enumerate(shapes):
         generator = torch.Generator().manual_seed(step)
@@ -80,7 +80,7 @@ def fresh():
 
 
 class Graphs:
-    """A backend that runs a graph as it is, and what was in graphs."""
+    """A backend that runs graphs unchanged and records their operators."""
 
     def __init__(self):
         self.targets = []
@@ -109,7 +109,7 @@ def test_others_stay_apart(recipe):
 
 
 class Everything(torch.nn.Module):
-    """Each layer that a graph can have."""
+    """Each layer that a graph can contain."""
 
     def __init__(self):
         super().__init__()
@@ -145,7 +145,7 @@ def test_empty_batches():
 
 
 def test_what_is_shared_is_kept_once():
-    """The gate's and the other factor's input."""
+    """The gate and the other factor share their input."""
     model, seen = compressed("coat"), []
 
     def compile_forward(module, inputs):
@@ -156,7 +156,7 @@ def test_what_is_shared_is_kept_once():
                            bw_compiler=lambda module, _: module.forward,
                            partition_fn=min_cut_rematerialization_partition)
     passes(model, torch.compile(model, backend=backend, fullgraph=True))
-    # The norm, what products keep of its output, the activation, what the last one keeps.
+    # These are the norm, the coded product input, the activation, and the last product's input.
     assert len(seen[0]) == 4
 
 
@@ -190,7 +190,7 @@ def test_without_gradients():
 
 
 def test_layers_are_not_traced():
-    """Nothing of them is compiled anew, and torch.compile sees none of their caches."""
+    """The layers are not recompiled, and torch.compile does not trace their caches."""
     passes(compressed("coat"))
     known = _layer.compiled.cache_info().misses
     model = compressed("coat")
@@ -207,14 +207,14 @@ def test_messages_stay():
 
 
 def test_places_are_looked_at():
-    """A tensor that is apart from the layer's input is in no graph, and in no kernel."""
+    """A tensor on a different device from the layer's input is in no graph and no kernel."""
     norm = torch.compile(nn.rms_norm, backend="eager")
     with pytest.raises(ValueError, match="weight of rms_norm is on meta"):
         norm(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6)
 
 
 def test_random_rounding_stays_apart(tmp_path):
-    """A graph has operators with the same inputs once."""
+    """torch.compile would merge operators with equal inputs."""
     (tmp_path / "random.mlir").write_text("""
         tandem.strategy @random compute(<f32, f32>) {
           tandem.assign saved = #tandem.float<bf16, stochastic>

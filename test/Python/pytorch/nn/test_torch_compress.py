@@ -1,10 +1,10 @@
-#===- test_torch_compress.py - What is swapped in models --------*- Python -*-===#
+#===- test_torch_compress.py - Replaced modules ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that compress_activations swaps what computes the
-# same, leaves and names what does not, and changes nothing by finding out.
+# This file tests that compress_activations replaces modules that compute the same function, reports
+# others, and changes nothing while it checks.
 #
 #===----------------------------------------------------------------------===#
 
@@ -24,7 +24,7 @@ SIZE = 24
 
 
 class Block(torch.nn.Module):
-    """A gated block of Llama's kind."""
+    """A gated block like Llama's."""
 
     def __init__(self, act=torch.nn.SiLU, size=SIZE):
         super().__init__()
@@ -38,7 +38,7 @@ class Block(torch.nn.Module):
 
 
 class Norm(torch.nn.Module):
-    """An RMSNorm of Llama's kind."""
+    """An RMSNorm like Llama's."""
 
     def __init__(self, size=SIZE):
         super().__init__()
@@ -53,7 +53,7 @@ class Norm(torch.nn.Module):
 
 
 def compressed(module, recipe="fp32", **options):
-    """A module in a model, compressed: what takes its place, and the report."""
+    """Compresses a module within a model; returns its replacement and the report."""
     model = torch.nn.ModuleDict({"it": module})
     done = tandem.torch.compress_activations(model, recipe, **options)
     return model["it"], done
@@ -66,7 +66,7 @@ def assert_left(module, why):
 
 
 def assert_swapped(module, kind):
-    """A module is swapped, and computes what it did in both modes."""
+    """Asserts that a module is replaced and computes the same function in both modes."""
     old = copy.deepcopy(module)
     now, done = compressed(module)
     assert type(now) is kind and "it" not in done.left, done
@@ -124,7 +124,7 @@ class WithoutUpGradient(Block):
 
 
 class Merging(Block):
-    """It has more than a gated block before that block."""
+    """A block that computes more than a gated block before that block."""
 
     def __init__(self):
         super().__init__()
@@ -210,7 +210,7 @@ def test_blocks_that_compute_the_same_are_swapped(make):
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
 def test_blocks_in_16_bits_are_compared_exactly(dtype):
-    """Their own type would hide a difference of less than a percent."""
+    """In their own dtype, a difference of less than a percent would be invisible."""
     assert_swapped(Block().to(dtype), nn.GatedMLP)
     assert_left(Scaled(1.001).to(dtype), "relative error of its")
 
@@ -218,7 +218,7 @@ def test_blocks_in_16_bits_are_compared_exactly(dtype):
 @pytest.mark.parametrize("make", (
     lambda: Scaled(0.5), Clamped, lambda: Block(QuickGELU)))
 def test_weights_do_not_hide_differences(make):
-    """Weights of a new layer may be zeros, and those on meta have no values."""
+    """Weights of a new layer may be zero, and those on meta have no values."""
     module = make()
     torch.nn.init.zeros_(module.down_proj.weight)
     assert_left(module, "relative error")
@@ -226,7 +226,7 @@ def test_weights_do_not_hide_differences(make):
 
 
 def test_each_layer_is_probed_by_itself():
-    """A result for one layer holds only for layers with the same attributes."""
+    """A result only applies to layers with the same attributes."""
     model = torch.nn.Sequential(Scaled(1), Scaled(2), Scaled(1), Scaled(2))
     done = tandem.torch.compress_activations(model)
     assert [type(m) for m in model] == [nn.GatedMLP, Scaled, nn.GatedMLP, Scaled]
@@ -253,7 +253,7 @@ def parametrized():
 
 
 class Adapted(torch.nn.Module):
-    """A linear layer with an adapter of a low rank."""
+    """A linear layer with a low-rank adapter."""
 
     def __init__(self, base):
         super().__init__()
@@ -317,7 +317,7 @@ class GatedNorm(Norm):
 
 
 class BatchOfOneNorm(torch.nn.Module):
-    """On matrices it does what a layer norm does, on batches of them it does not run."""
+    """A norm that equals a layer norm on matrices, and fails on batches of them."""
 
     def __init__(self):
         super().__init__()
@@ -385,7 +385,7 @@ def test_activations_are_what_they_compute():
 
 
 #===----------------------------------------------------------------------===#
-# What a probe leaves as it was
+# State that a probe does not change
 #===----------------------------------------------------------------------===#
 
 
@@ -428,12 +428,12 @@ def test_a_default_type_is_not_a_probe_s():
 
 
 #===----------------------------------------------------------------------===#
-# What is not plain, and what is not served
+# Special tensors and unsupported modules
 #===----------------------------------------------------------------------===#
 
 
 class Wrapped(torch.Tensor):
-    """As a tensor that a library quantizes or shards."""
+    """A tensor subclass, like those of libraries that quantize or shard."""
 
 
 def with_weight(weight):
@@ -466,7 +466,7 @@ def test_layers_that_are_not_plain_are_left(make, why):
 
 @needs_fully_shard
 def test_sharded_modules_are_left():
-    """FSDP puts parameters in the modules that it has seen, and in no others."""
+    """FSDP assigns parameters only to the modules that it has seen."""
     dist = torch.distributed
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -487,7 +487,7 @@ def test_sharded_modules_are_left():
 
 
 class Conv1D(torch.nn.Module):
-    """As GPT-2's."""
+    """A layer like GPT-2's."""
 
     def __init__(self, size):
         super().__init__()

@@ -1,4 +1,4 @@
-#===- test_torch_emulate.py - Products of fewer bits ------------*- Python -*-===#
+#===- test_torch_emulate.py - Masked products -----------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -28,13 +28,13 @@ def widths(format):
 
 
 def cut(x, mantissa):
-    """x in float32 without the mantissa bits after the first few."""
+    """Truncates the mantissa of x in float32 to its first bits."""
     bits = x.float().view(torch.int32)
     return (bits & -(1 << (23 - mantissa))).view(torch.float32)
 
 
 def reduced(x, format, clamp="both"):
-    """The mask of the paper: clamped magnitudes, then a bit mask."""
+    """Applies the paper's mask: clamps magnitudes, then masks bits."""
     exponent, mantissa = widths(format)
     bias, value = (1 << (exponent - 1)) - 1, x.float()
     if clamp in ("both", "outside"):
@@ -48,7 +48,7 @@ def reduced(x, format, clamp="both"):
 
 
 def numbers(dtype):
-    """Numbers of all magnitudes, and zeros."""
+    """Returns numbers of all magnitudes, and zeros."""
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(1 << 31), 1 << 31, (4096,), generator=generator)
     x = bits.to(torch.int32).view(torch.float32)
@@ -68,7 +68,7 @@ def test_mask_keeps_what_is_not_finite():
     x = torch.tensor([[torch.nan, torch.inf, -torch.inf, 1.0]])
     masked = Mask("E4M3")(x)
     assert masked[0, 0].isnan() and masked[0, 1:].tolist() == [torch.inf, -torch.inf, 1.0]
-    # Without mantissa bits an infinity has no code of its own.
+    # Without mantissa bits, infinity has no separate code.
     assert Mask("E8M0")(x)[0, :3].isnan().all()
 
 
@@ -88,7 +88,7 @@ def test_mask_rounds_stochastically():
 
 
 def reference(x, weight, bias, dy, forward, backward):
-    """The output and the gradients of x, the weight and the bias (figures 4 and 11)."""
+    """Returns the output and the gradients of x, weight and bias (figures 4 and 11)."""
     def mask(tensor, format):
         return reduced(tensor, format) if format else tensor
 
@@ -167,7 +167,7 @@ def test_formats_by_layer():
         "layers.1.1": "E8M3 forward, E8M5 backward", "layers.1.3": "E8M3 forward, E8M5 backward",
         "layers.2.1": "E8M3 forward, E8M5 backward", "layers.2.3": "E8M3 forward, E5M2 backward",
         "lm_head": "unmasked forward, E8M5 backward"}
-    # A call says everything: what it does not mask is unmasked afterwards.
+    # A call replaces earlier masks: modules that it does not mask become unmasked.
     assert list(tandem.torch.emulate(net, {"lm_head": "E8M3"}).masked) == ["lm_head"]
     assert type(net["layers"][0][1]) is torch.nn.Linear
 
@@ -194,7 +194,7 @@ def test_autocast():
 
 
 def test_trains_and_fewer_bits_are_worse():
-    """A regression that eight bits of exponent and few of mantissa disturb."""
+    """A regression with eight exponent bits is worse with fewer mantissa bits."""
     def loss(format):
         torch.manual_seed(5)
         net = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(),
@@ -274,7 +274,7 @@ def test_refuses_narrow_tensors_and_models_without_products():
         tandem.torch.emulate(torch.nn.Linear(8, 8, dtype=torch.float64), "E8M3")
     with pytest.raises(TypeError, match=r"exclude is a list of names, such as \['0'\]"):
         tandem.torch.emulate(torch.nn.Sequential(torch.nn.Linear(8, 8)), "E8M3", exclude="0")
-    for exclude in (None, iter(["0"])):  # which could be read only once
+    for exclude in (None, iter(["0"])):  # an iterator can be read only once
         with pytest.raises(TypeError, match="exclude is a list of names, such as .*, got <?[lN]"):
             tandem.torch.emulate(model(), "E8M3", exclude=exclude)
     with pytest.raises(TypeError, match="exclude has 0; names of modules are strings"):

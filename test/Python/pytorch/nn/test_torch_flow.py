@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of recipes that store what goes from layer to layer.
+# This file tests recipes that store the tensors passed between layers.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,7 +27,7 @@ def relative(got, want):
 
 
 def recipe_file(tmp_path, name, *rules):
-    """A recipe with these rules, and plain ones for what they leave."""
+    """Writes a recipe with these rules, and plain storages for everything else."""
     plain = ("saved per(row) = #tandem.float<f32>", "input per(row) = #tandem.float<f32>",
              f"saved = {GROUPS}")
     body = "".join(f"  tandem.assign {rule}\n" for rule in (*rules, *plain))
@@ -54,7 +54,7 @@ def test_what_goes_into_linear_layers_is_stored():
 
 
 def test_codes_are_those_that_keeping_makes():
-    """The flow rounds y once; keeping y of a plain norm gives the same codes."""
+    """The flow rounds y once; saving y of a plain norm gives the same codes."""
     _, _, y = normed()
     _, _, plain = normed("coat")
     layer = nn.functional._layer("keep", "coat", (), x=plain)
@@ -63,7 +63,7 @@ def test_codes_are_those_that_keeping_makes():
 
 
 def kept_bytes(function):
-    """The bytes that autograd keeps of what a function computes, and the function's result."""
+    """Returns the bytes that autograd saves while a function runs, and its result."""
     kept = {}
 
     def pack(x):
@@ -150,7 +150,7 @@ def test_writing_is_refused():
 
 
 def test_a_residual_stream_that_is_stored(tmp_path):
-    """The output of a norm is read by the next one, and kept without another copy."""
+    """The next norm reads the stored output of a norm, and saves no other copy."""
     options = recipe_file(tmp_path, "stream", f"output consumer(nonlinear) = {GROUPS}",
                           "output per(column) = #tandem.float<f32>")
     torch.manual_seed(3)
@@ -160,7 +160,7 @@ def test_a_residual_stream_that_is_stored(tmp_path):
     assert isinstance(h, StoredTensor) and h.storage == GROUPS and type(y) is torch.Tensor
     count, (again, z) = kept_bytes(
         lambda: nn.add_rms_norm(h, torch.zeros(5, 48), weight, 1e-6, **options))
-    # Codes and scales of the new stream, inverse norms, and weights.
+    # These are codes and scales of the new stream, inverse norms, and weights.
     assert count == 5 * 48 + 5 * 3 * 2 + 5 * 4 + 48 * 4
     (z.square().sum() + y.sum() + again.sum()).backward()
     stream = (x + residual)
@@ -171,7 +171,7 @@ def test_a_residual_stream_that_is_stored(tmp_path):
 
 
 def test_transposed_copies():
-    """Layers and PyTorch's products read only the rows; nothing but the copies is new."""
+    """Layers and PyTorch's products read only the rows; the copies are the only addition."""
     results = []
     for recipe in ("coat-flow", "coat-fp8"):
         torch.manual_seed(7)
@@ -205,14 +205,14 @@ def test_linear_layers_keep_codes_in_rows_for_pytorchs_products():
 
 
 def test_an_input_is_read_as_another_recipe_stored_it(tmp_path):
-    """A recipe takes what comes, whatever it would have stored itself."""
+    """A recipe accepts a stored input, whatever its own rules would store."""
     _, _, y = normed()
     z = nn.rms_norm(y, torch.ones(64), 1e-6, recipe="coat")
     assert torch.equal(z, nn.rms_norm(y.decode(), torch.ones(64), 1e-6, recipe="coat"))
 
 
 def test_histories_of_outputs(tmp_path):
-    """Delayed scales of what goes forward are the module's; a gradient has no place."""
+    """Modules hold the delayed scales of outputs; gradients have none."""
     delayed = E4M3[:-1] + ", history = 4>"
     options = recipe_file(tmp_path, "later", f"output consumer(linear) flow(activation) = {delayed}",
                           "output per(column) = #tandem.float<f32>")

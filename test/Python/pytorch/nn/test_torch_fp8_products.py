@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of linear layers whose products are of 8-bit floats on a
-# CPU, against codes of the NumPy model and sums of them in f64.
+# This file tests linear layers with products of 8-bit floats on a CPU, against codes of the NumPy
+# model and their sums in f64.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,9 +26,9 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16)
 RECIPES = ("coat", "coat-flow", "coat-fp8", "te-current")
 E4M3, E5M2 = "f8E4M3FN", "f8E5M2"
 LARGEST = {E4M3: 448.0, E5M2: 57344.0}
-#: Half an ulp of 1, by type.
+#: Half an ulp of 1, by dtype.
 UNIT = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
-#: Half of the smallest number's ulp.
+#: Half of the smallest positive number, by dtype.
 TINY = {torch.float32: 2.0**-150, torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25}
 
 
@@ -43,7 +43,7 @@ def make(inputs, outputs, dtype=torch.bfloat16, recipe="te-current", **options):
 
 
 def step(layer, x, dy):
-    """The output and the gradients of the input and the parameters."""
+    """Returns the output and the gradients of input and parameters."""
     y = layer(x)
     return [y.detach(), *torch.autograd.grad(y, [x, *layer.parameters()], dy)]
 
@@ -54,8 +54,7 @@ def step(layer, x, dy):
 
 
 class Codes:
-    """A matrix in codes of the NumPy model: what they stand for under a scale of 1, and the
-    scale."""
+    """A matrix in codes of the NumPy model: the values under a scale of 1, and the scale."""
 
     def __init__(self, x, code):
         x = x.detach().reshape(-1, x.shape[-1]).float().numpy()
@@ -67,8 +66,8 @@ class Codes:
 
 
 class Product:
-    """a @ b, summed in f64: the product with both scales and a bound of what f32 and a last
-    rounding may differ by."""
+    """The product a @ b summed in f64 and multiplied by both scales, and a bound for its
+    difference from an f32 sum with a last rounding."""
 
     def __init__(self, a, b, scales, dtype, bias=None):
         scale = np.float64(np.float32(scales[0] * scales[1]))
@@ -87,7 +86,7 @@ class Product:
 
 
 def check_step(got, layer, x, dy):
-    """The output and the gradients against what codes of the model give."""
+    """Checks the output and the gradients against those from codes of the model."""
     codes, weight, grad = Codes(x, E4M3), Codes(layer.weight, E4M3), Codes(dy, E5M2)
     Product(codes.values, weight.values.T, (codes.scale, weight.scale), x.dtype,
             layer.bias).check(got[0])
@@ -122,7 +121,7 @@ def test_magnitudes_far_from_one(scale):
 
 @pytest.mark.parametrize("precision", ("highest", "medium"))
 def test_precisions_of_pytorchs_products_change_no_code(precision):
-    """Codes are exact in every type that PyTorch may round factors to."""
+    """Codes are exact in every type to which PyTorch may round factors."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -146,7 +145,7 @@ def test_differs_from_bf16():
 
 
 def on_grid(rows, columns, seed, code, scale):
-    """A matrix whose codes stand for small whole numbers and, in one place, the largest number,
+    """Returns a matrix whose codes are small integers and, in one place, the largest number,
     under a scale."""
     values = np.random.default_rng(seed).integers(-4, 5, (rows, columns)).astype(np.float32)
     values[seed % rows, seed % columns] = LARGEST[code]
@@ -156,7 +155,7 @@ def on_grid(rows, columns, seed, code, scale):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("scales", ((1, 1, 1), (3, 0.625, 2.0**-10), (2.0**-7, 5, 2.0**-6)))
 def test_the_order_of_roundings(dtype, scales):
-    """Where sums are exact, every bit follows: RN(RN32(RN32(sum * RN32(s * t)) + bias))."""
+    """If sums are exact, all bits follow: RN(RN32(RN32(sum * RN32(s * t)) + bias))."""
     x_scale, w_scale, g_scale = map(np.float32, scales)
     a, x = on_grid(6, 12, 2, E4M3, x_scale)
     b, weight = on_grid(9, 12, 3, E4M3, w_scale)
@@ -231,7 +230,7 @@ def test_gradients_that_nobody_wants(frozen):
 
 
 def test_scales_of_earlier_steps():
-    """Under delayed scaling the second step's codes have the first one's scale."""
+    """With delayed scaling, the second step's codes use a scale from the first one."""
     layer = make(32, 16, recipe="te-delayed", bias=False)
     first = drawn(8, 32, seed=2, dtype=torch.bfloat16)
     layer(first)
@@ -271,7 +270,7 @@ def test_weights_are_coded_once(monkeypatch):
 @pytest.mark.parametrize("act", ("swiglu", "geglu", "geglu_tanh"))
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_gated_blocks_that_recompute(recipe, act):
-    """They multiply codes of the product, and in the backward pass of the recomputed one."""
+    """The layers multiply codes of the product, and of the recomputed one in the backward pass."""
     gate, up = (drawn(6, 40, seed=s, dtype=torch.float32).requires_grad_() for s in (2, 3))
     layer, dz = make(40, 24, torch.float32, bias=False), drawn(6, 24, seed=4, dtype=torch.float32)
     weight = layer.weight
@@ -280,7 +279,7 @@ def test_gated_blocks_that_recompute(recipe, act):
         z = nn.gated_linear(act, gate, up, weight, recipe=recipe, products=products)
         return [z.detach(), *torch.autograd.grad(z, [gate, up, weight], dz)]
 
-    # Products with the identity are the factors.
+    # Products with the identity return the factors.
     first, *_ = gated(torch.eye(40, requires_grad=True), torch.ones(6, 40), "bf16")
     again = gated(torch.ones(6, 40, requires_grad=True), torch.eye(6), "bf16")[3]
     z, dgate, dup, dweight = gated(weight, dz, "fp8")
@@ -303,7 +302,7 @@ def test_gated_blocks_that_recompute(recipe, act):
 
 
 def test_gated_blocks_of_models():
-    """A model's block with recompute=True multiplies codes where its linear layer does."""
+    """With recompute=True, a model's block multiplies codes where its linear layer does."""
     torch.manual_seed(0)
     linears = [torch.nn.Linear(*s, bias=False) for s in ((24, 40), (24, 40), (40, 24))]
     block = nn.GatedMLP(*linears, nn.SwiGLU(recipe="te-current"), recompute=True)
@@ -318,7 +317,7 @@ def test_gated_blocks_of_models():
 
 
 def test_graphs_break():
-    """Such products stay out of the graphs of torch.compile."""
+    """Such products break the graphs of torch.compile."""
     torch.compiler.reset()
     graphs = []
 
@@ -346,7 +345,7 @@ def test_other_types_are_refused():
 
 
 def trained(products, recipe, dtype):
-    """The losses of a network that learns another one's outputs."""
+    """Returns the losses of a network that learns the outputs of another."""
     torch.manual_seed(0)
     teacher = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.SiLU(),
                                   torch.nn.Linear(40, 10))

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.nn against PyTorch's modules, and of
-# compress_activations.
+# This file tests tandem.torch.nn against PyTorch's modules, and compress_activations.
 #
 #===----------------------------------------------------------------------===#
 
@@ -22,7 +21,7 @@ from tandem.torch import nn
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
-#: The error of gradients, relative to their norm, that a recipe's storages allow.
+#: The relative error of gradients that a recipe's storages allow.
 ALLOWED = {"fp32": 1e-6, "bf16": 4e-3, "te-current": 4e-2, "te-delayed": 4e-2,
            "coat": 4e-2, "coat-flow": 5e-2, "coat-fp8": 5e-2, "mxfp8": 5e-2, "block-128": 4e-2}
 
@@ -57,7 +56,7 @@ def error(got, want):
 
 
 def pair(name, recipe, dtype=torch.float32):
-    """Our module and PyTorch's in f64, with the same random parameters."""
+    """Returns our module and PyTorch's in f64, with the same random parameters."""
     torch.manual_seed(7)
     ours, theirs = MODULES[name][0](recipe=recipe).to(dtype), MODULES[name][1]()
     for p in theirs.parameters():
@@ -74,7 +73,7 @@ def inputs_of(name, shape=(3, 5, 48), dtype=torch.float32):
 
 
 def both(ours, theirs, inputs):
-    """Our results and theirs: outputs, gradients of the inputs and of parameters."""
+    """Returns both results: outputs, and gradients of inputs and parameters."""
     wide = [x.detach().double().requires_grad_() for x in inputs]
     got, want = ours(*inputs), theirs(*wide)
     dy = torch.randn(want.shape, generator=torch.Generator().manual_seed(5))
@@ -89,7 +88,7 @@ def both(ours, theirs, inputs):
 def test_gradients(name, recipe):
     ours, theirs = pair(name, recipe)
     got, want = both(ours, theirs, inputs_of(name))
-    # The forward pass is exact where tensors stay in their types between layers.
+    # The forward pass is exact if tensors keep their types between layers.
     assert error(got[0], want[0]) < (5e-2 if recipe in ("coat-flow", "coat-fp8") else 1e-6)
     assert all(error(g, w) < ALLOWED[recipe] for g, w in zip(got[1:], want[1:]))
     assert all(g.dtype is torch.float32 for g in got)
@@ -123,7 +122,7 @@ def test_shapes(name, shape):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_strides(name):
-    """Tensors with gaps, and transposed ones, are copied."""
+    """Tensors with gaps and transposed tensors are copied."""
     ours, theirs = pair(name, "fp32")
     base = [x.detach().transpose(0, 1) for x in inputs_of(name)]
     got, want = both(ours, theirs, [x.requires_grad_() for x in base])
@@ -132,7 +131,7 @@ def test_strides(name):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_checkpoints(name):
-    """Computing a forward pass again gives the same gradients, bit for bit."""
+    """Recomputing a forward pass gives gradients with the same bits."""
     ours, _ = pair(name, "coat")
     grads = []
     for run in (lambda *x: ours(*x), lambda *x: checkpoint(ours, *x, use_reentrant=False)):
@@ -198,7 +197,7 @@ def test_residual_and_norm(recipe):
 
 
 def losses(x, target, ours=True, **options):
-    """The loss and its gradient, ours or PyTorch's in f64."""
+    """Returns the loss and its gradient: ours, or PyTorch's in f64."""
     x = x.detach().to(x.dtype if ours else torch.float64).requires_grad_()
     function = nn.cross_entropy if ours else torch.nn.functional.cross_entropy
     loss = function(x, target, **options)
@@ -207,7 +206,8 @@ def losses(x, target, ours=True, **options):
 
 
 def logits(rows=37, classes=100, seed=4):
-    """Rows of which some are as good as sure, and classes, of which some are -100: none."""
+    """Returns logits, some of whose rows are nearly certain, and classes, some of which are -100
+    (ignored)."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, classes, generator=generator) * 3
     target = torch.randint(classes, (rows,), generator=generator)
@@ -224,7 +224,7 @@ def test_cross_entropy(reduction, recipe):
     want = losses(x, target, ours=False, reduction=reduction)
     assert error(got[0], want[0]) < 2e-6
     assert error(got[1], want[1]) < ALLOWED[recipe]
-    # Where the model is sure, f32's bits of p would say that nothing is left to learn.
+    # For certain predictions, p rounded to f32 would give a zero gradient.
     sure = (torch.arange(0, 37, 3), target[::3])
     keep = sure[1] >= 0
     at = (sure[0][keep], sure[1][keep])
@@ -241,7 +241,7 @@ def test_cross_entropy_of_bf16():
 
 
 def test_cross_entropy_of_extremes():
-    """One row, no rows, a class that is certain or impossible, and NaN."""
+    """The cases are one row, no rows, certain and impossible classes, and NaN."""
     x = torch.tensor([0.0, 3e38, -3e38])
     for target in range(3):
         got = losses(x, torch.tensor(target))
@@ -254,7 +254,7 @@ def test_cross_entropy_of_extremes():
 
 
 def test_saved_bytes_of_cross_entropy():
-    """Codes with their scales, and for each row four numbers: classes, sums, the rest, and
+    """Saved are codes with their scales, and four numbers per row: classes, sums, the rest, and
     those of columns."""
     x, target = logits(64, 512)
     x.requires_grad_()
@@ -282,7 +282,7 @@ def test_cross_entropies_that_are_refused(x, target, options, kind, message):
 
 
 def saved_bytes(run):
-    """The bytes of different tensors that autograd keeps."""
+    """Returns the bytes of distinct tensors that autograd saves."""
     sizes = {}
 
     def pack(tensor):
@@ -297,7 +297,7 @@ def saved_bytes(run):
 
 
 def test_saved_bytes():
-    """A code for each element, and a scale of two bytes for each 16."""
+    """Saved are one code per element, and a two-byte scale per 16 elements."""
     gate, up = (torch.randn(64, 512, dtype=torch.bfloat16, requires_grad=True)
                 for _ in range(2))
     coat = saved_bytes(lambda: nn.SwiGLU(recipe="coat")(gate, up))
@@ -311,7 +311,7 @@ def test_one_tensor_is_kept_once():
     weights = 3 * 512 * 16 * 2
     assert saved_bytes(lambda: [layer(x) for layer in layers]) == weights + 64 * 512 + 4
     with torch.no_grad():
-        x.mul_(2)  # another value: kept anew
+        x.mul_(2)  # the value has changed, so it is saved again
     grads = []
     for layer in layers:
         layer(x).sum().backward()
@@ -321,19 +321,19 @@ def test_one_tensor_is_kept_once():
 
 
 def test_delayed_scaling_remembers():
-    """The scale of a step is made from earlier steps' magnitudes."""
+    """The scale of a step depends on earlier steps' magnitudes."""
     layer = nn.Linear(48, 8, bias=False, recipe="te-delayed")
     x = torch.ones(4, 48)
     for size in (1.0, 64.0):
         layer(x * size).sum().backward()
-    # The third step has a scale for 64 and no use for it.
+    # The third step has a scale for 64 that it does not need.
     layer.weight.grad = None
     layer(x * 3).sum().backward()
     assert error(layer.weight.grad, torch.full((8, 48), 12.0).double()) < 0.07
 
 
 def test_nothing_outlives_a_step():
-    """The tensors that are kept for products of one input are freed with the graph."""
+    """Tensors saved for products of one input are freed with the graph."""
     layer = nn.Linear(512, 16, recipe="coat")
     x = torch.randn(64, 512)
     y = layer(x)
@@ -346,8 +346,7 @@ def test_nothing_outlives_a_step():
 
 
 def test_random_bits_are_torchs(tmp_path):
-    """Stochastic rounding differs from step to step, and not in a checkpoint's second
-    forward pass."""
+    """Stochastic rounding differs between steps, but not in a checkpoint's second forward pass."""
     (tmp_path / "drawn.mlir").write_text("""
         tandem.strategy @drawn compute(<f32, f32>) {
           tandem.assign saved = #tandem.float<bf16, stochastic>
@@ -373,7 +372,7 @@ def test_random_bits_are_torchs(tmp_path):
 
 
 class LlamaRMSNorm(torch.nn.Module):
-    """As Transformers has it."""
+    """The class as in Transformers."""
 
     def __init__(self, size):
         super().__init__()
@@ -463,7 +462,8 @@ def test_activations_and_losses_are_swapped():
                                  GELUActivation(), NewGELUActivation()))
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat", "te-delayed"))
 def test_products_are_computed_again(recipe, act):
-    """Without keeping them; all gradients except that of the matrix after it are the same."""
+    """The products are not saved; all gradients are the same, except that of the following
+    matrix."""
     torch.manual_seed(1)
     kept, model = Block(act=act), Block(act=act)
     model.load_state_dict(kept.state_dict())
@@ -479,16 +479,16 @@ def test_products_are_computed_again(recipe, act):
     y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(5)))
     for (name, p), q in zip(kept.named_parameters(), model.parameters()):
         assert torch.equal(p.grad, q.grad) or name == "mlp.down_proj.weight"
-    # The difference is that of each element, and the tensor's scale, to which te-delayed
-    # adds the next one and 16 magnitudes.
+    # The difference is one code per element and the tensor's scale; te-delayed also saves the next
+    # scale and 16 magnitudes.
     difference = saved_bytes(lambda: kept(x)) - saved_bytes(lambda: model(x))
     element, tensor = {"fp32": (4, 0), "bf16": (2, 0), "coat": (1, 4), "te-delayed": (1, 72)}[recipe]
     assert difference == element * 6 * 96 + tensor
 
 
 def test_recomputing():
-    """With a bias, in bf16 under autocast, of no rows, and where a layer has no product
-    of its own."""
+    """Recomputing works with a bias, in bf16 under autocast, without rows, and for layers
+    without a product."""
     torch.manual_seed(2)
     block = LlamaMLP(48, torch.nn.SiLU())
     block.down_proj = torch.nn.Linear(96, 48)
@@ -591,13 +591,13 @@ def test_tensors_elsewhere_are_refused(name, use):
 
 
 #===----------------------------------------------------------------------===#
-# What modules of PyTorch's do
+# Behaviour of PyTorch's modules
 #===----------------------------------------------------------------------===#
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
 def test_epsilon_that_is_not_given(dtype):
-    """PyTorch's, whatever the tensors are of."""
+    """The default is PyTorch's, for any dtype of the tensors."""
     x = (torch.randn(8, 64) * 0.01).to(dtype)
     want = torch.nn.RMSNorm(64, dtype=dtype)(x)
     got = nn.RMSNorm(64, dtype=dtype, recipe="fp32")(x)
@@ -609,7 +609,8 @@ def test_epsilon_that_is_not_given(dtype):
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat"))
 @pytest.mark.parametrize("name", ("LayerNorm", "RMSNorm", "SiLU", "SwiGLU"))
 def test_outputs_may_be_written(name, recipe):
-    """In place, as those of PyTorch's modules, where no backward pass needs the old values."""
+    """Outputs can be modified in place like those of PyTorch's modules, unless the backward pass
+    needs the old values."""
     ours, _ = pair(name, recipe)
     inputs = inputs_of(name)
     want = torch.autograd.grad(ours(*inputs).relu().sum(), inputs)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that modules of tandem.torch.nn on a GPU leave the
-# bits of those on the CPU, where the driver without a GPU and the PTX evaluator
-# stand in for it: both passes, graphs, several GPUs, and what is refused.
+# This file tests that modules of tandem.torch.nn have the same bits on a GPU as on the CPU, with a
+# driver without a GPU and the PTX evaluator in its place: both passes, graphs, several GPUs, and
+# errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 WIDTH = 40
 
-#: Modules, and how many tensors each takes.
+#: Modules, and the number of tensors that each takes.
 MODULES = {
     "RMSNorm": (lambda **o: nn.RMSNorm(WIDTH, 1e-6, **o), 1),
     "LayerNorm": (lambda **o: nn.LayerNorm(WIDTH, **o), 1),
@@ -55,7 +55,7 @@ def inputs_of(name, shape=(3, 5, WIDTH), dtype=torch.float32):
 
 
 def step(module, inputs, seed=5):
-    """The output and all gradients of a step."""
+    """Returns the output and all gradients of a step."""
     y = module(*inputs)
     dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed))
     leaves = [*inputs, *module.parameters()]
@@ -94,13 +94,13 @@ def test_modules(gpu, name, recipe):
         module = make(name, recipe)
         return step(module, inputs_of(name)) + step(module, inputs_of(name, (7, WIDTH)))
 
-    # A tensor that a linear layer keeps unchanged is neither written nor read by a kernel.
+    # No kernel writes or reads a tensor that a linear layer saves unchanged.
     assert_same_on(gpu, use, launches=(name, recipe) != ("Linear", "fp32"))
 
 
 @pytest.mark.parametrize("recompute", (False, True))
 def test_codes_between_layers(gpu, recompute):
-    """Stored tensors go forward and back on the GPU, and are decoded there."""
+    """Stored tensors pass between layers on the GPU in both passes, and are decoded there."""
     def use():
         torch.manual_seed(2)
         parts = [torch.nn.Linear(WIDTH, 56), torch.nn.Linear(WIDTH, 56),
@@ -121,7 +121,7 @@ def test_types(gpu, name, dtype):
 
 
 def behind(x, elements=1):
-    """The same numbers, aligned as an element only."""
+    """Returns the same numbers at an address with only the elements' alignment."""
     room = torch.empty(x.numel() + elements, dtype=x.dtype)
     return room[elements:].view(x.shape).copy_(x.detach()).requires_grad_()
 
@@ -197,7 +197,7 @@ def test_autocast_and_checkpoints(gpu):
 
 
 def test_random_bits(gpu, tmp_path):
-    """Seeds are those of PyTorch's generator of the CPU."""
+    """Seeds come from PyTorch's CPU generator."""
     (tmp_path / "drawn.mlir").write_text("""
         tandem.strategy @drawn compute(<f32, f32>) {
           tandem.assign saved = #tandem.float<bf16, stochastic>
@@ -212,7 +212,7 @@ def test_random_bits(gpu, tmp_path):
 
 
 def test_delayed_scaling(gpu):
-    """The history from step to step is beside the tensors, and moves with a module."""
+    """The history is on the tensors' device, and moves with a module."""
     def steps(layer, sizes):
         return [g for size in sizes for g in step(
             layer, [(torch.ones(4, WIDTH) * size).requires_grad_()])]
@@ -277,7 +277,7 @@ def test_models(gpu, options):
 
 
 def test_halves_of_a_model(gpu):
-    """One half is on the second GPU, and its tensors with it."""
+    """One half of the model and its tensors are on the second GPU."""
     x = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(2)).requires_grad_()
     want = step(compressed(recipe="te-delayed"), [x])
     model = compressed(recipe="te-delayed")
@@ -296,7 +296,7 @@ def test_halves_of_a_model(gpu):
 
 
 def test_products_of_one_input(gpu):
-    """They keep it once, but not for another stream."""
+    """Products of one input save it once, except for a different stream."""
     layer, x = make("Linear"), inputs_of("Linear")[0]
     made, ys = [], []
 
@@ -318,7 +318,7 @@ def test_products_of_one_input(gpu):
 
 
 def test_threads(gpu):
-    """Each has plans of its own, at the same time."""
+    """Each thread has separate plans, at the same time."""
     def use():
         results, work = [None] * 4, [
             [(make("RMSNorm"), inputs_of("RMSNorm", (i + 1, WIDTH))) for _ in range(3)]
@@ -344,7 +344,7 @@ def test_threads(gpu):
 
 @pytest.fixture
 def pool(monkeypatch):
-    """A graph's memory is its own: what passes allocate lives as long as the test."""
+    """Keeps allocations of the passes alive during the test, as a graph's memory pool does."""
     def allocate(step, *given):
         planes = plain(step, *given)
         kept.append(planes)
@@ -357,7 +357,7 @@ def pool(monkeypatch):
 @pytest.mark.parametrize("recipe", ("coat", "te-delayed"))
 @pytest.mark.parametrize("name", ("RMSNorm", "SwiGLU"))
 def test_a_graph_has_the_bits_of_steps(gpu, pool, name, recipe):
-    """Both passes, over tensors that are filled anew."""
+    """Both passes run over tensors with new contents."""
     def fill(tensors, seed):
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -384,7 +384,7 @@ def test_a_graph_has_the_bits_of_steps(gpu, pool, name, recipe):
 
 
 def test_a_graph_remembers(gpu, pool):
-    """The history of delayed scaling changes whenever the graph runs."""
+    """The history of delayed scaling changes each time that the graph runs."""
     x, sizes = torch.ones(4, WIDTH), (1.0, 64.0, 3.0, 0.5)
     want = make("Linear", "te-delayed")
     for size in sizes:

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of linear layers whose products are of 8-bit floats.
-# Libraries without a GPU stand in for CUDA's driver and for cuBLASLt; the one for
-# cuBLASLt computes in f64 of the codes' bits.
+# This file tests linear layers with products of 8-bit floats. Libraries without a GPU replace
+# CUDA's driver and cuBLASLt; the latter computes in f64 from the codes' bits.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,7 +31,7 @@ def gpu():
 
 @pytest.fixture(autouse=True)
 def products(gpu, monkeypatch):
-    """The number of products that have been computed since the test began."""
+    """Returns the number of products computed since the test began."""
     monkeypatch.setenv("TANDEM_CUBLASLT", str(_LIBRARY))
     library = ctypes.CDLL(str(_LIBRARY))
     library.fake_cublaslt_violations.restype = ctypes.c_char_p
@@ -52,21 +51,21 @@ def input_of(rows=32, inputs=64, seed=2):
 
 
 def step(layer, x, seed=3):
-    """The output and the gradients of a step."""
+    """Returns the output and the gradients of a step."""
     y = layer(x)
     dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return [y.detach(), *torch.autograd.grad(y, [x, *layer.parameters()], dy)], dy
 
 
 def values(x, code):
-    """The values of the CPU's codes of a matrix, in f64."""
+    """Returns the values of a matrix after encoding on the CPU, in f64."""
     codes, scale, _ = _products.quantize(x.detach(), code)
     kind = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}[code]
     return codes.view(kind).double() * scale.double()
 
 
 def expected(layer, x, dy):
-    """The products of codes of the CPU, in f64, rounded once."""
+    """Returns the products of the CPU's codes, in f64, rounded once."""
     x, dy = x.detach().reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     a, b = values(x, "f8E4M3FN"), values(layer.weight, "f8E4M3FN")
     d = values(dy, "f8E5M2")
@@ -80,7 +79,7 @@ def expected(layer, x, dy):
 def assert_close(got, want):
     for g, w in zip(got, want, strict=True):
         w = w.float().bfloat16().to(g.dtype).view(g.shape)
-        # Sums of f64 in another order may round otherwise, to a neighbour.
+        # f64 sums in a different order may round to a neighbour.
         assert torch.allclose(g.float(), w.float(), rtol=2**-7, atol=1e-6)
         assert (g != w).float().mean() < 0.01
 
@@ -96,7 +95,7 @@ def test_a_step(gpu, products, recipe, bias):
 
 
 def test_batches_and_autocast(gpu, products):
-    """The weight is coded from f32, and its gradient is f32."""
+    """The weight is encoded from f32, and its gradient is f32."""
     layer = make(dtype=torch.float32)
     x = input_of(32).detach().view(2, 16, 64).requires_grad_()
     with gpu.holds_torch(), torch.autocast("cpu", torch.bfloat16):
@@ -108,7 +107,7 @@ def test_batches_and_autocast(gpu, products):
 
 @pytest.fixture
 def quantized(monkeypatch):
-    """The shapes of what kernels have gone over only to quantize it."""
+    """Records the shapes that kernels processed only to quantize them."""
     shapes, run = [], _layer.Pass.run
 
     def counted(self, shape, tensors, hypers=()):
@@ -122,7 +121,7 @@ def quantized(monkeypatch):
 
 @pytest.fixture
 def turned(monkeypatch):
-    """The shapes of what PyTorch has transposed."""
+    """Records the shapes that PyTorch transposed."""
     shapes, t = [], torch.Tensor.t
 
     def counted(self):
@@ -135,19 +134,18 @@ def turned(monkeypatch):
 
 @pytest.mark.parametrize("recipe", ("coat-flow", "coat-fp8"))
 def test_codes_of_layers_in_front(gpu, products, quantized, turned, recipe):
-    """A product reads the codes that an activation has written, and the gradient's on its
-    way back: only what comes from elsewhere is quantized. Under coat-fp8 the same kernels
-    write transposed codes."""
+    """A product reads the codes that an activation has written, and likewise for gradients; only
+    other tensors are quantized. Under coat-fp8, the same kernels write transposed codes."""
     layers = torch.nn.Sequential(make(64, 96, recipe=recipe), nn.SiLU(recipe=recipe),
                                  make(96, 48, recipe=recipe))
     x = input_of(16)
     with gpu.holds_torch():
         got, dy = step(layers, x)
     assert products() == 6
-    # The input of the second product, its output's gradient, and the first input, which
-    # another kernel makes codes of.
+    # These are the input of the second product, its output's gradient, and the first input, which a
+    # different kernel encodes.
     assert sorted(turned) == ([] if recipe == "coat-fp8" else [(16, 64), (16, 96), (16, 96)])
-    # The first input, two weights and the last gradient.
+    # These are the first input, two weights and the last gradient.
     assert sorted(quantized) == [(16, 48), (16, 64), (48, 96), (96, 64)]
     exact = torch.nn.functional.linear(x, layers[0].weight, layers[0].bias)
     exact = torch.nn.functional.linear(torch.nn.functional.silu(exact), layers[2].weight,
@@ -177,13 +175,13 @@ def test_without_gradients(gpu, products):
 
 @pytest.fixture
 def unwarned(monkeypatch):
-    """The process has been warned of nothing."""
+    """Resets the process's warnings."""
     monkeypatch.setattr(_products, "_warned", set())
 
 
 @pytest.mark.parametrize("rows,inputs,outputs", ((24, 64, 48), (32, 40, 48), (32, 64, 20)))
 def test_sizes_that_are_pytorchs(gpu, products, unwarned, rows, inputs, outputs):
-    """A warning names the layer and the sizes, once."""
+    """A single warning names the layer and the sizes."""
     layer, x = make(inputs, outputs), input_of(rows, inputs)
     layer.products = "bf16"
     want, _ = step(layer, x)
@@ -238,15 +236,15 @@ def test_strict_layers(gpu, products, recwarn):
     tandem.torch.compress_activations(model, "te-current", products="fp8", strict=True)
     with gpu.holds_torch(), pytest.raises(ValueError, match="^0 was given products='fp8'"):
         model(input_of())
-    layer(input_of())  # on a CPU there are such products
+    layer(input_of())  # CPUs support such products
     with gpu.holds_torch():
-        assert layer(input_of(0)).shape == (0, 40)  # of nothing all products are the same
+        assert layer(input_of(0)).shape == (0, 40)  # empty products are all the same
     assert products() == 0 and not recwarn.list
 
 
 @pytest.mark.parametrize("recipe", ("coat", "coat-fp8", "te-current"))
 def test_recomputed_products(gpu, products, recipe):
-    """Gated blocks multiply codes, too, and the GPU's are the CPU's."""
+    """Gated blocks multiply codes, too, with the CPU's bits."""
     results, inputs = [], [input_of(32, 64, seed).detach() for seed in (1, 2)]
     for holds in (gpu.holds_torch, contextlib.nullcontext):
         gate, up = (x.clone().requires_grad_() for x in inputs)
@@ -292,13 +290,13 @@ def test_one_input_is_kept_once(gpu, quantized, recipe):
 
 
 def saved_by(y):
-    """Returns what a tensor's graph saves, which PyTorch 2.4 frees with the tensor."""
+    """Returns what a tensor's graph saves; PyTorch 2.4 frees it together with the tensor."""
     return y.grad_fn.saved_tensors
 
 
 def test_only_what_is_multiplied_is_kept(gpu):
-    """The transposed codes of x and of the weight; nothing for gradients that are not
-    wanted."""
+    """Saved are the transposed codes of x and of the weight, and nothing for gradients that are
+    not required."""
     layer, x = make(recipe="coat-fp8", bias=False), input_of()
     with gpu.holds_torch():
         rows, scale, turned, weight, _ = saved_by(layer(x))
@@ -313,7 +311,7 @@ def test_only_what_is_multiplied_is_kept(gpu):
 
 
 def test_codes_do_not_outlive_their_tensor(gpu):
-    """Those in rows wait for other products of the same input, and for nothing else."""
+    """Codes in rows are kept only for other products of the same input."""
     layer, x = make(recipe="coat-fp8"), input_of()
     with gpu.holds_torch():
         y = layer(x)
@@ -324,7 +322,7 @@ def test_codes_do_not_outlive_their_tensor(gpu):
 
 
 def test_a_graph(gpu, products, monkeypatch):
-    """It codes its weights itself, as they are when it runs."""
+    """A graph encodes its weights, with the values that they have when it runs."""
     kept, plain, empty = [], _layer.Pass.allocate, torch.empty
 
     def allocate(step, *given):
@@ -357,7 +355,7 @@ def test_models(gpu, products, quantized, turned, recipe):
     with gpu.holds_torch():
         model(input_of()).float().sum().backward()
     assert products() == 3 and all(p.grad is not None for p in model.parameters())
-    # The weight and the gradient; what comes from the norm has been quantized there.
+    # These are the weight and the gradient; the norm has already quantized its output.
     assert quantized == [(32, 64), (32, 32)]
     assert turned == ([] if recipe == "coat-fp8" else [(32, 64)])
 

@@ -1,10 +1,10 @@
-#===- test_torch_saved_inputs.py - What linear layers keep -----*- Python -*-===#
+#===- test_torch_saved_inputs.py - Inputs of linear layers ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the inputs which linear layers keep are made by the
-# kernel before them, once, and only where the layers take them.
+# This file tests that the inputs saved by linear layers are written by the preceding kernel, once,
+# and only if the layers use them.
 #
 #===----------------------------------------------------------------------===#
 
@@ -19,14 +19,14 @@ import tandem.torch
 from tandem.torch import nn
 from tandem.torch.nn import _saved_inputs, _layer
 
-#: Recipes whose linear layers keep something else than a bf16 tensor itself.
+#: Recipes whose linear layers save something other than the bf16 tensor itself.
 PLAIN = ("bf16", "coat-flow", "coat-fp8")
 CODED = [recipe for recipe in tandem.recipes() if recipe not in PLAIN]
 
 
 @pytest.fixture
 def launches(monkeypatch):
-    """The names of the kernels that run."""
+    """Records the names of the kernels that run."""
     names = []
     run = _layer.Pass.run
 
@@ -65,14 +65,14 @@ def test_nothing_passes_over_what_a_kernel_has_made(recipe, norm, launches):
         step(layers, batch())
         forward = [name for name in launches if not name.endswith("_backward")]
         name = "rms_norm" if norm is torch.nn.RMSNorm else "layer_norm"
-        # A layer that keeps its input unchanged launches nothing.
+        # A layer that saves its input unchanged launches nothing.
         assert [n for n in forward if n != "keep"] == [name, "silu"]
         assert forward.count("keep") == 0 or recipe in PLAIN
 
 
 @pytest.mark.parametrize("recipe", CODED)
 def test_codes_are_those_of_the_unrounded_output(recipe):
-    """In f32, where an output is not rounded, the codes are those that keeping it makes."""
+    """In f32, where outputs are not rounded, the codes are those of saving the output."""
     weight = torch.linspace(0.5, 1.5, 64)
     memory, x = _saved_inputs.LayerState(), batch().float().requires_grad_()
     y = nn.rms_norm(x, weight, 1e-6, recipe=recipe, state=memory)
@@ -90,7 +90,7 @@ def test_codes_are_those_of_the_unrounded_output(recipe):
 
 
 def test_gradients():
-    """The gradients are those of exact layers, as far as codes allow."""
+    """The gradients are those of exact layers up to the precision of codes."""
     torch.manual_seed(1)
     exact = torch.nn.Sequential(torch.nn.RMSNorm(64), torch.nn.Linear(64, 48),
                                 torch.nn.SiLU(), torch.nn.Linear(48, 32)).bfloat16().double()
@@ -101,7 +101,7 @@ def test_gradients():
 
 
 def test_what_nobody_takes_is_kept_once_only(launches):
-    """A norm before another kind of layer stops keeping codes for linear layers."""
+    """A norm before a different kind of layer stops saving codes for linear layers."""
     norm = nn.RMSNorm(64)
     names = []
     for _ in range(3):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of compress_activations on all norms and gated
-# blocks of Hugging Face transformers, and on small models of it.
+# This file tests compress_activations on all norms and gated blocks of Hugging Face transformers,
+# and on small models of it.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,8 +23,8 @@ import tandem.torch
 SIZES = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, vocab_size=100,
              num_attention_heads=4, num_key_value_heads=2)
 
-#: Blocks that look like Llama's and compute something else with these configurations, if not
-#: with their defaults.
+#: Blocks that look like Llama's but compute something else with these configurations or with their
+#: defaults.
 DIFFERENT = ("BitNetMLP", "DeepseekV4MLP", "DogeCDMoE", "FalconH1MLP", "Gemma3nTextMLP",
              "Glm4vVisionPatchMerger", "GteMLP", "InklingMLP", "SeedOssMLP", "T5GemmaMLP")
 
@@ -35,7 +35,7 @@ def error(got, want):
 
 
 def scramble(module):
-    """Gives parameters values of which none is special, as ones and zeros are."""
+    """Sets parameters to values that are not special, unlike ones and zeros."""
     generator = torch.Generator().manual_seed(11)
     for p in module.parameters():
         values = torch.randn(p.shape, generator=generator)
@@ -52,7 +52,7 @@ def results(module, x):
 
 
 def largest_error(new, old):
-    """The largest error of an output or gradient, in both modes."""
+    """Returns the largest error of an output or gradient, in both modes."""
     columns = old.gate_proj.in_features if hasattr(old, "gate_proj") else old.weight.shape[0]
     largest = 0.0
     for training in (True, False):
@@ -65,7 +65,7 @@ def largest_error(new, old):
 
 
 def swapped(module):
-    """The module that takes a module's place, or None, and the reason."""
+    """Returns the module's replacement or None, and the reason."""
     model = torch.nn.ModuleDict({"it": copy.deepcopy(module)})
     done = tandem.torch.compress_activations(model, "fp32")
     assert "it" in done.swapped or "it" in done.left
@@ -73,8 +73,8 @@ def swapped(module):
 
 
 def test_classes():
-    """A class that is swapped computes what it did, whatever its configuration. (Classes that
-    cannot be made here need more than a configuration.)"""
+    """Replaced classes compute the same function for every configuration. (Classes that cannot
+    be instantiated here require more than a configuration.)"""
     from support.transformers_modules import all_modules
 
     counts, left, wrong = Counter(), {}, {}
@@ -113,7 +113,7 @@ def logits(model):
      {"loss_function", "c_attn", "c_proj", "c_fc"}),
     (lambda: transformers.MixtralConfig(**SIZES), {"loss_function", "experts"})])
 def test_models(config, left):
-    """Models keep their logits, and all gradients, in training mode too."""
+    """Models keep their logits and all gradients, also in training mode."""
     torch.manual_seed(3)
     model = transformers.AutoModelForCausalLM.from_config(config())
     old, names = copy.deepcopy(model), list(model.state_dict())

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the PyTorch optimizers' interface: groups,
-# schedulers, closures, hooks, layouts of parameters, and messages.
+# This file tests the interface of the PyTorch optimizers: groups, schedulers, closures, hooks,
+# memory layouts of parameters, and messages.
 #
 #===----------------------------------------------------------------------===#
 
@@ -37,14 +37,14 @@ def train_alike(theirs, ours, schedules=(), steps=6):
 
 
 def pair(lr=1e-2, **options):
-    """torch.optim's AdamW and ours, on equal fp32 parameters."""
+    """Returns torch.optim's AdamW and ours, with equal fp32 parameters."""
     return (torch.optim.AdamW(parameters(SHAPES, torch.float32), lr, **options),
             tt.AdamW(parameters(SHAPES, torch.float32), lr, decay="before",
                      strategy="fp32", **options))
 
 
 #===----------------------------------------------------------------------===#
-# What drives an optimizer
+# Drivers of optimizers
 #===----------------------------------------------------------------------===#
 
 SCHEDULERS = {
@@ -73,7 +73,7 @@ SCHEDULERS = {
 @pytest.mark.parametrize("tensor", [False, True], ids=["float", "tensor"])
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_schedulers(name, tensor):
-    """A scheduler does to ours what it does to torch's, momentum included."""
+    """A scheduler has the same effect on ours as on torch's, including on momentum."""
     theirs, ours = pair(torch.tensor(1e-2) if tensor else 1e-2)
     schedules = [SCHEDULERS[name](o) for o in (theirs, ours)]
     train_alike(theirs, ours, schedules)
@@ -107,7 +107,7 @@ def test_step_hooks():
 
 
 def test_a_step_counts_as_a_change_of_the_weights():
-    """Autograd notices that a saved weight was overwritten."""
+    """Autograd detects that a saved weight was overwritten."""
     (p,) = params = parameters([(6,)])
     optimizer = tt.AdamW(params, lr=0.1)
     loss = (p * p).sum()
@@ -118,7 +118,7 @@ def test_a_step_counts_as_a_change_of_the_weights():
 
 
 def test_gradients_that_move_and_stay():
-    """Kept tables and rebuilt ones give the same bits."""
+    """Reused tables and rebuilt ones give the same bits."""
     stay, move = (tt.AdamW(parameters(SHAPES), lr=1e-2) for _ in range(2))
     for seed in range(4):
         set_gradients(params_of(move), seed)
@@ -221,7 +221,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("aligned", [True, False], ids=["its own", "C order"])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name, aligned, strategy):
-    """Any layout of weights and gradients gives the bits of the contiguous one."""
+    """All layouts of weights and gradients give the bits of the contiguous layout."""
     torch.manual_seed(1)
     value = LAYOUTS[name]()
     strided = torch.nn.Parameter(value)
@@ -248,7 +248,7 @@ def test_gaps_stay_untouched():
 
 
 def test_a_parameter_that_changes_its_memory():
-    """model.to(memory_format=...) and p.data = ... between steps."""
+    """The test uses model.to(memory_format=...) and p.data = ... between steps."""
     ours, want = (tt.AdamW(parameters([(2, 3, 4, 5)]), lr=1e-2) for _ in range(2))
     train(ours, [0])
     train(want, [0])
@@ -296,7 +296,7 @@ def test_wider_gradients_are_rounded_to_nearest():
 
 
 def test_negative_views_of_gradients():
-    """A gradient whose negation PyTorch has put off."""
+    """PyTorch negates such a gradient lazily."""
     (p,), (q,) = parameters([(4,)]), parameters([(4,)])
     p.grad = torch._neg_view(torch.ones(4, dtype=torch.bfloat16))
     q.grad = -torch.ones(4, dtype=torch.bfloat16)

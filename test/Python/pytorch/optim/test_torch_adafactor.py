@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.Adafactor, which has one kernel for
-# matrices and one for vectors: against torch.optim's and against calls of the kernels.
+# This file tests tandem.torch.Adafactor, which has one kernel for matrices and one for vectors,
+# against torch.optim's and against calls of the kernels.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,8 +27,8 @@ from support.torch_needs import needs_adafactor
 from tandem.torch.optim._groups import OPTIONS
 
 SHAPES = [(40, 3), (11,), (5, 130), (), (1, 7), (7, 1), (0, 3)]
-# One of each kind: random bits, scales of groups, and weights and gradients in codes,
-# with scales of groups and of whole tensors.
+# One strategy of each kind: random bits, group scales, and weights and gradients in codes with
+# scales of groups and of whole tensors.
 STRATEGIES = ("fp32", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
               "fp8-lm")
 
@@ -40,7 +40,7 @@ def type_of(strategy):
 def make(strategy="fp32", shapes=SHAPES, params=None, **options):
     if params is None:
         params = parameters(shapes, type_of(strategy))
-    # Codes everywhere, in the smallest tensors too.
+    # Codes are used everywhere, also in the smallest tensors.
     return tt.Adafactor(params, strategy=strategy, **{"min_8bit_size": 0} | options)
 
 
@@ -55,8 +55,8 @@ def make(strategy="fp32", shapes=SHAPES, params=None, **options):
     dict(lr=0.02, eps=(1e-6, 0.5)), dict(lr=1e-3, eps=(0.1, 1e-3)),
 ], ids=str)
 def test_fp32_is_close_to_torch(options):
-    """Through updates that are clipped, and steps of lr and of 1/sqrt(t)."""
-    shapes = [s for s in SHAPES if s != (0, 3)]  # of which torch's mean is NaN
+    """The cases have clipped updates, and step sizes of lr and of 1/sqrt(t)."""
+    shapes = [s for s in SHAPES if s != (0, 3)]  # torch's mean of this one is NaN
     ours = make(shapes=shapes, **options)
     theirs = torch.optim.Adafactor(parameters(shapes, torch.float32), **options)
     for t in range(20):
@@ -92,9 +92,9 @@ def kernel_of(dim, strategy):
 
 
 def first_planes(kernel, strategy, param):
-    """The planes of a kernel before the first step; weights in codes are converted."""
+    """Returns the planes of a kernel before the first step; coded weights are converted."""
     rows, columns = param.shape if kernel.is_matrix else (1, param.numel())
-    # Also the scales of nothing are zero before the first step.
+    # Even scales of empty groups are zero before the first step.
     planes = {p.name: np.zeros(tuple(param.shape) if p.sets_size and kernel.is_matrix
                                else p.entries(columns, rows), f"u{p.bits // 8}")
               for p in kernel.planes}
@@ -110,7 +110,7 @@ def first_planes(kernel, strategy, param):
 
 
 def encoded_gradient(kernel, strategy, param):
-    """The planes of a gradient as the kernel reads it."""
+    """Returns the planes of a gradient as the kernel reads it."""
     grad = bits(param.grad).reshape(tuple(param.shape) if kernel.is_matrix else -1)
     if kernel.storages["grad"] in ("#tandem.float<bf16>", "#tandem.float<f32>"):
         return {"grad": grad}
@@ -130,7 +130,7 @@ def call_kernel(kernel, planes, param, key, t, lr=0.01, weight_decay=0.0):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_follows_the_kernels(strategy):
-    """Vectors beside matrices, and a type's own epsilon; rows of scalars by group."""
+    """Vectors and matrices are mixed, with a type-dependent epsilon and scalars per group."""
     params = parameters(SHAPES, type_of(strategy))
     groups = [{"params": params[:3]}, {"params": params[3:], "lr": 0.8, "weight_decay": 0.1}]
     optimizer = tt.Adafactor(groups, strategy=strategy, min_8bit_size=0)
@@ -156,7 +156,7 @@ def test_follows_the_kernels(strategy):
 
 
 def test_shapes_of_states():
-    """Factors are float32, whatever other states are."""
+    """Factors are float32, whatever the other states are."""
     optimizer = make("coat-bf16", [(300, 7), (140,)])
     train(optimizer, [0])
     matrix, vector = (optimizer.state[p] for p in params_of(optimizer))
@@ -181,7 +181,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("strategy", ["fp32", "bf16-stochastic", "fp8-collage-plus"])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name, strategy):
-    """Rows and columns are those of the parameter's indices, in any layout."""
+    """Rows and columns follow the parameter's indices in any memory layout."""
     value = parameters([(5, 130)], type_of(strategy))[0].detach()
     strided = torch.nn.Parameter(LAYOUTS[name](value))
     assert not strided.is_contiguous()
@@ -198,7 +198,7 @@ def test_layouts(name, strategy):
 
 
 def test_a_parameter_that_changes_its_shape():
-    """The same number of elements may have other rows and columns."""
+    """A new shape with as many elements may have different rows and columns."""
     (p,) = params = parameters([(6, 4)])
     optimizer = make("collage-plus", params=params)
     train(optimizer, [0])
@@ -210,8 +210,8 @@ def test_a_parameter_that_changes_its_shape():
 
 
 def test_mixed_types_run_four_kernels(tmp_path):
-    """Under the strategy, and with its states beside weights in float32, each with its own
-    epsilon."""
+    """Parameters of the strategy's type and in float32 each use two kernels, with different
+    epsilons."""
     (tmp_path / "wide.mlir").write_text(WIDE)
     shapes = [(5, 3), (9,)]
     narrow, wide = parameters(shapes), parameters(shapes, torch.float32, seed=1)
@@ -246,7 +246,7 @@ def saved_and_loaded(value):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_resumes_bit_for_bit(strategy):
-    """The step counts on, so that rates and means go on as they would have."""
+    """The step count continues, and so do rates and means."""
     optimizer = make(strategy, lr=0.4)
     train(optimizer, range(3))
     weights = [torch.nn.Parameter(p.detach().clone()) for p in params_of(optimizer)]
@@ -286,7 +286,7 @@ def test_refuses_states_of_others():
     ("bf16-stochastic", "fp8-collage-plus"), ("fp8-collage-plus", "fp8-lm"),
     ("fp8-lm", "coat"), ("fp32", "bf16-stochastic")])
 def test_another_strategy(source, target):
-    """The same planes as tandem.convert_state makes, and a step can follow."""
+    """Planes are those of tandem.convert_state, and a step can follow."""
     optimizer = make(source)
     train(optimizer, range(3))
     state, weights = tt.convert_state(optimizer.state_dict(), params_of(optimizer), target)
@@ -320,7 +320,7 @@ def test_another_strategy_before_the_first_step():
 
 
 def test_frozen_weights_pass_through():
-    """Those that no kernel would take, too."""
+    """This includes weights that no kernel would accept."""
     frozen = torch.nn.Parameter(torch.ones(2, 3, 4, 5), requires_grad=False)
     optimizer = make(params=[*parameters([(3, 5)], torch.float32), frozen])
     train_first = params_of(optimizer)[0]
@@ -337,7 +337,7 @@ def test_frozen_weights_pass_through():
 
 @pytest.mark.parametrize("strategy", ["fp8-collage-plus", "fp8-lm"])
 def test_decoded_on_demand(strategy):
-    """Rows of 72 are not whole groups; training is the same with weights in memory."""
+    """Rows of 72 are not whole groups; training has the bits of weights in memory."""
     torch.manual_seed(0)
     x = torch.randn(8, 40).bfloat16()
     model = torch.nn.Sequential(torch.nn.Linear(40, 72), torch.nn.Tanh(),
@@ -362,7 +362,7 @@ def test_decoded_on_demand(strategy):
 
 
 def test_gradients_of_one_rank():
-    """The mean of one rank's gradients trains as they do, up to their rounding."""
+    """The mean over one rank trains like its gradients, up to their rounding."""
     alone, ranks = (make("fp8-lm", lr=0.05) for _ in range(2))
     reduce = tt.GradientAllReduce(ranks, one_rank())
     for optimizer in (alone, ranks):
@@ -424,7 +424,7 @@ def test_more_dimensions_are_refused():
 
 
 def test_gradients_of_ranks():
-    """Codes are added up as flat tensors, which rows with scales of their own are not."""
+    """Codes are summed as flat tensors, which excludes scales per row."""
     tt.GradientAllReduce(make("fp8-lm"), ranks=one_rank())
     with pytest.raises(ValueError, match="'fp8-collage-plus' stores gradients of matrices "
                        "as .*, with groups in each row; to add them up"):
@@ -458,7 +458,7 @@ func.func @averaged(
 
 
 def test_a_refused_step_changes_nothing():
-    """Neither launch runs where the second would refuse."""
+    """If the second launch would be refused, the first one does not run."""
     optimizer = tt.Optimizer(parameters([(3, 5), (4,)]), "adafactor", "collage-plus",
                              vectors=VECTORS.format(scope="tensor"))
     train(optimizer, [0])
@@ -470,7 +470,7 @@ def test_a_refused_step_changes_nothing():
 
 
 def test_graphs_of_the_users(tmp_path):
-    """Two graphs with hyperparameters, roles and states of their own."""
+    """Two user graphs have their own hyperparameters, roles and states."""
     path = tmp_path / "vectors.mlir"
     path.write_text(VECTORS.format(scope="tensor"))
     matrix, vector = params = parameters([(3, 5), (4,)], torch.float32)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.from_bitsandbytes and
-# to_bitsandbytes. State dicts are made after the published format, from the exact
-# values of the model's code; the tests at the end run bitsandbytes itself, if it is
+# This file tests tandem.torch.from_bitsandbytes and to_bitsandbytes. State dicts follow the
+# published format, with exact values from the model's code; the tests at the end run bitsandbytes
+# itself if it is installed.
 # there.
 #
 #===----------------------------------------------------------------------===#
@@ -31,13 +31,13 @@ GRAPHS = {
     "sgd_momentum": lambda *args, **options: tt.SGD(*args, momentum=0.5, **options),
     "rmsprop": tt.RMSprop, "adagrad": tt.Adagrad,
 }
-#: The graphs whose states bitsandbytes keeps under the map that Tandem's codes are of.
+#: The graphs whose states have the same signedness in bitsandbytes and in Tandem.
 SAME_SIGN = [graph for graph in GRAPHS if graph not in ("rmsprop", "adagrad")]
 BETAS = {"sgd_momentum": (0.75, 0.0), "rmsprop": (0.875, 0.0), "adagrad": (0.0, 0.0)}
 
 
 def exact_values(signed):
-    """The values of all codes, as the paper has them."""
+    """Returns the values of all codes according to the paper."""
     code = DynamicCode(signed)
     values = [code.exact(i, k) for i in range(7) for k in range(code.count(i))]
     return sorted([*values, Fraction(0), Fraction(1), *(-v for v in values if signed)])
@@ -49,7 +49,7 @@ def published_map(signed):
 
 
 def group_of(graph, params, **options):
-    """A param group of bitsandbytes."""
+    """Returns a param group of bitsandbytes."""
     eps = 0.0 if graph in ("lion", "sgd_momentum") else 2.0**-20
     more = {"alpha": 0.0, "t_alpha": None, "t_beta3": None} if graph in (
         "adamw", "lamb", "adam") else {}
@@ -58,7 +58,7 @@ def group_of(graph, params, **options):
 
 
 def codes_of(shape, number, seed, signed=None, block=256, low=0):
-    """A state in 8 bits, of random codes and scales."""
+    """Returns an 8-bit state with random codes and scales."""
     signed = number == 1 if signed is None else signed
     generator = torch.Generator().manual_seed(seed)
     size = int(np.prod(shape))
@@ -69,7 +69,7 @@ def codes_of(shape, number, seed, signed=None, block=256, low=0):
 
 
 def state_of(graph, shape, seed, block=256):
-    """A parameter's state, by bitsandbytes' rule for what is 32 bits."""
+    """Returns a parameter's state; bitsandbytes' rule decides which have 32 bits."""
     one = graph in ("lion", "sgd_momentum", "rmsprop", "adagrad")
     positive, made = graph in ("rmsprop", "adagrad"), {"step": 7}
     for number in (1,) if one else (1, 2):
@@ -83,7 +83,7 @@ def state_of(graph, shape, seed, block=256):
 
 
 def state_dict_of(graph="adamw", shapes=SHAPES, **options):
-    """A state dict of bitsandbytes, of a release that wraps nothing."""
+    """Returns a state dict of a bitsandbytes release without wrapped states."""
     states = {i: state_of(graph, shape, 10 * i) for i, shape in enumerate(shapes)}
     return {"state": states,
             "param_groups": [group_of(graph, list(range(len(shapes))), **options)]}
@@ -94,7 +94,7 @@ def make(graph, params, **options):
 
 
 def loaded(graph, params, state_dict, **options):
-    """Tandem's optimizer with a state of bitsandbytes'."""
+    """Returns Tandem's optimizer after loading a bitsandbytes state."""
     optimizer = make(graph, params, **options)
     options.pop("min_8bit_size", None)
     optimizer.load_state_dict(tt.from_bitsandbytes(state_dict, params, graph=graph, **options))
@@ -102,19 +102,19 @@ def loaded(graph, params, state_dict, **options):
 
 
 def replaced(codes, signed):
-    """Codes without the one that Tandem has NaN for."""
+    """Replaces the code that Tandem uses for NaN."""
     return torch.where(codes == nan_code(signed), 0 if signed else 255, codes)
 
 
 def decoded(state, number):
-    """The values that bitsandbytes reads."""
+    """Returns the values that bitsandbytes decodes."""
     codes = state[f"state{number}"]
     scale = state[f"absmax{number}"].repeat_interleave(256)[:codes.numel()]
     return state[f"qmap{number}"][codes.int()] * scale.view(codes.shape)
 
 
 def same(one, other):
-    """Whether two state dicts agree in every bit."""
+    """Returns whether two state dicts have the same bits."""
     assert one.keys() == other.keys()
     for name, value in one.items():
         theirs = other[name]
@@ -134,12 +134,12 @@ def same(one, other):
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_map(signed):
-    """The published values, to the last two bits; and each is known by its sign."""
+    """The map has the published values up to the last two bits, and its sign identifies it."""
     got, want = dynamic_map(signed).double(), published_map(signed).double()
     assert ((got - want).abs() <= 2.0**-22 * want.abs()).all()
     assert sign_of(dynamic_map(signed)) is signed and sign_of(published_map(signed)) is signed
     assert sign_of(torch.linspace(-1, 1, 256)) is None and sign_of(got[:16]) is None
-    dynamic_map(signed).zero_()  # The caller's own.
+    dynamic_map(signed).zero_()  # the caller's own copy
     assert dynamic_map(signed)[255] == 1
 
 
@@ -147,7 +147,7 @@ def test_map(signed):
 @pytest.mark.parametrize("target", [True, False])
 @pytest.mark.parametrize("source", [True, False])
 def test_nearest_codes(source, target, has_nan):
-    """Each code becomes that of the nearest value there is."""
+    """Each code is converted to that of the nearest available value."""
     theirs, ours = exact_values(source), exact_values(target)
     codes = torch.arange(256, dtype=torch.uint8)
     got = recoded(codes, source, target, has_nan=has_nan).tolist()
@@ -161,7 +161,7 @@ def test_nearest_codes(source, target, has_nan):
 
 
 def test_error_of_the_missing_value():
-    """The bound that docs/Torch.md gives for it."""
+    """docs/Torch.md gives the bound."""
     for signed, code, other, share in ((True, 1, 0, 0.0144), (False, 254, 255, 0.0036)):
         values = exact_values(signed)
         assert recoded(torch.tensor([code], dtype=torch.uint8), signed, signed,
@@ -171,9 +171,9 @@ def test_error_of_the_missing_value():
 
 
 def test_error_of_other_signs():
-    """Second moments under the signed map: within half a step of the unsigned, which in the
-    largest decade is 0.36 % of the scale; nothing positive becomes zero; and back they are
-    the same."""
+    """Second moments under the signed map are within half a step of the unsigned one, which is
+    0.36 % of the scale in the largest decade. No positive value becomes zero, and converting
+    back restores the codes."""
     codes = torch.arange(127, 256, dtype=torch.uint8)
     there = recoded(codes, True, False, has_nan=True)
     signed, unsigned = exact_values(True), exact_values(False)
@@ -195,7 +195,7 @@ def test_error_of_other_signs():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_states(graph, dtype):
-    """Bytes and scales as they were, float32 as it was, and a step can follow."""
+    """Bytes, scales and float32 states are unchanged, and a step can follow."""
     params, theirs = parameters(SHAPES, dtype), state_dict_of(graph)
     kept, values = copy.deepcopy(theirs), [p.detach().clone() for p in params]
     optimizer = loaded(graph, params, theirs)
@@ -212,7 +212,7 @@ def test_states(graph, dtype):
                          recoded(want["state1"], True, False, has_nan=True))
                 assert torch.equal(state[name].view(torch.uint8), codes)
                 assert torch.equal(state[f"{name}.scale"].flatten(), want[f"absmax{number}"])
-            else:  # Tandem keeps float32 states of all that has one dimension.
+            else:  # Tandem keeps float32 states for one-dimensional tensors
                 assert torch.equal(state[name], want[f"state{number}"] if index != 2 else
                                    decoded(want, number))
     train(optimizer, [0])
@@ -220,7 +220,7 @@ def test_states(graph, dtype):
 
 
 def test_values():
-    """Tandem reads what bitsandbytes reads, except the last bits and the missing value."""
+    """Tandem decodes what bitsandbytes does, except for the last bits and the missing value."""
     (param,), theirs = parameters(SHAPES[:1]), state_dict_of(shapes=SHAPES[:1])
     state = tt.from_bitsandbytes(theirs, [param])
     wide, _ = tt.convert_state(state, [param], "fp32")
@@ -234,7 +234,7 @@ def test_values():
 
 
 def test_a_step_follows():
-    """One step on from a state of the published format, in float64 beside it."""
+    """A step from a state of the published format matches one in float64."""
     shape = SHAPES[0]
     (param,), theirs = parameters([shape], torch.float32), state_dict_of(shapes=[shape])
     theirs["param_groups"][0] |= {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8}
@@ -256,7 +256,7 @@ def test_a_step_follows():
 
 
 def test_blocks_of_2048():
-    """Before bitsandbytes 0.44 a scale was that of eight of today's blocks."""
+    """Before bitsandbytes 0.44, a scale covered eight of today's blocks."""
     (param,), shape = parameters([(1, 5000)]), (1, 5000)
     theirs = {"state": {0: state_of("adamw", shape, 3, block=2048)},
               "param_groups": [group_of("adamw", [0])]}
@@ -267,7 +267,7 @@ def test_blocks_of_2048():
 
 
 def test_blocks_of_zeros():
-    """A block that has seen no gradient is codes and a scale of zero, whatever code 0 is."""
+    """A block without a gradient so far has a zero scale, with any code."""
     (param,), theirs = parameters(SHAPES[:1]), state_dict_of(shapes=SHAPES[:1])
     for number in (1, 2):
         theirs["state"][0][f"state{number}"].view(-1)[:512] = 0
@@ -282,7 +282,7 @@ def test_blocks_of_zeros():
 
 
 def test_zeros_of_second_moments():
-    """The same under the map with signs, as RMSprop's is, whose code 0 is negative."""
+    """The same holds under the signed map, such as RMSprop's, whose code 0 is negative."""
     (param,), theirs = parameters(SHAPES[:1]), state_dict_of("rmsprop", SHAPES[:1])
     state = theirs["state"][0]
     state["state1"].view(-1)[:256], state["absmax1"][0] = 0, 0.0
@@ -292,7 +292,7 @@ def test_zeros_of_second_moments():
 
 
 def test_of_32_bits():
-    """As convert_state stores them: in codes where Tandem has these."""
+    """States are stored as by convert_state: in codes if Tandem uses them."""
     params = parameters(SHAPES)
     optimizer = tt.AdamW(params, strategy="fp32-optim", lr=1e-3)
     train(optimizer, range(3))
@@ -306,7 +306,7 @@ def test_of_32_bits():
         assert got["param_groups"][0][name] == value, name
 
 
-# A strategy that has the byte of bitsandbytes only for the second moment.
+# This strategy has the 8-bit format of bitsandbytes only for the second moment.
 EXPANDED = """
 tandem.strategy @expanded compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16>
@@ -325,7 +325,7 @@ tandem.strategy @expanded compute(<f32, f32>) {
     ("expanded", torch.bfloat16, 0.02), ("coat-fp32", torch.float32, 0.05),
     ("fp8-collage-plus", torch.bfloat16, 0.05)])
 def test_other_strategies(strategy, dtype, bound, tmp_path):
-    """In one go; what bitsandbytes reads is encoded once."""
+    """Conversion is direct: the values that bitsandbytes decodes are encoded once."""
     (tmp_path / "expanded.mlir").write_text(EXPANDED)
     params, theirs, path = parameters(SHAPES, dtype), state_dict_of(), [tmp_path]
     state = tt.from_bitsandbytes(theirs, params, strategy, path=path)
@@ -353,7 +353,7 @@ def test_strategies_of_groups():
 
 
 def test_groups():
-    """Hyperparameters under Tandem's names, and what users have put there."""
+    """Hyperparameters get Tandem's names, and entries of the user are kept."""
     params = parameters(SHAPES[:1])
     for graph, want in (("adamw", {"betas": (0.5, 0.75), "eps": 2.0**-20}),
                         ("lion", {"betas": (0.5, 0.75)}), ("sgd_momentum", {"momentum": 0.75}),
@@ -372,7 +372,7 @@ def test_groups():
 
 
 def test_wrapped():
-    """Newer releases keep tensors in a dict of their own."""
+    """Newer releases keep tensors in a nested dict."""
     params, theirs = parameters(SHAPES), state_dict_of()
     want = tt.from_bitsandbytes(theirs, params)
     theirs["state"] = {key: {"step": state.pop("step"), "__bnb_optimizer_quant_state__": state}
@@ -390,8 +390,8 @@ def test_frozen_parameters():
 
 @pytest.mark.parametrize("layout", ["rows", "gaps", "transposed"])
 def test_layouts(layout):
-    """bitsandbytes' blocks are in C order and go on from row to row; Tandem's groups begin
-    with a row, as it lies in memory."""
+    """bitsandbytes' blocks are in C order and span rows; Tandem's groups restart in each row of
+    the memory layout."""
     shape, theirs = (70, 67), state_dict_of(shapes=[(70, 67)])
     (param,) = parameters([shape])
     if layout == "gaps":
@@ -426,8 +426,8 @@ def test_blocks_of_whole_rows_keep_their_bytes():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_there_and_back(graph, dtype):
-    """Tandem's states come back with every bit; of second moments under the map with signs,
-    those that have been there once."""
+    """Tandem's states return with the same bits; second moments under the signed map do from the
+    second round trip on."""
     params = parameters(SHAPES, dtype)
     optimizer = make(graph, params)
     train(optimizer, range(3))
@@ -449,7 +449,7 @@ def test_there_and_back(graph, dtype):
 
 
 def test_states_of_version_1_go_back():
-    """The code that was a number then and is NaN now has become the nearest number."""
+    """The code that is now NaN, and was a number in version 1, becomes the nearest number."""
     (param,) = params = parameters([(64, 64)])
     optimizer = loaded("adamw", params, state_dict_of(shapes=[(64, 64)]))
     state = optimizer.state_dict()
@@ -466,7 +466,7 @@ def test_states_of_version_1_go_back():
 
 
 def test_all_codes_come_back():
-    """All numbers of Tandem's, under scales of any size."""
+    """All of Tandem's numbers return, under scales of any size."""
     (param,) = parameters([(64, 64)])
     state = tt.from_bitsandbytes(state_dict_of(shapes=[(64, 64)]), [param])
     planes = state["state"][0]
@@ -480,7 +480,7 @@ def test_all_codes_come_back():
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_written(graph):
-    """Everything that bitsandbytes' load_state_dict and steps look for is there."""
+    """The state has everything that load_state_dict and steps of bitsandbytes require."""
     params = parameters(SHAPES)
     optimizer = make(graph, params, weight_decay=0.0)
     train(optimizer, range(3))
@@ -504,7 +504,7 @@ def test_written(graph):
 
 
 def test_steps_that_do_not_count():
-    """bitsandbytes starts SGD's momentum anew in the first step, which none is here."""
+    """bitsandbytes initializes SGD's momentum in its first step, which must not happen here."""
     params = parameters(SHAPES[:1], torch.float32)
     optimizer = make("sgd_momentum", params, strategy="fp32")
     train(optimizer, [0])
@@ -515,7 +515,7 @@ def test_steps_that_do_not_count():
 
 
 def test_hyperparameters_of_tensors():
-    """bitsandbytes gives numbers to C."""
+    """bitsandbytes passes numbers to C."""
     params = parameters(SHAPES[:1])
     optimizer = make("adamw", params)
     optimizer.param_groups[0]["lr"] = torch.tensor(0.25)
@@ -529,7 +529,7 @@ def test_hyperparameters_of_tensors():
 
 
 def changed(**entries):
-    """The state of the first parameter with other entries; None leaves one out."""
+    """Returns the first parameter's state with other entries; None removes an entry."""
     def change(state_dict):
         state = state_dict["state"][0]
         state |= entries
@@ -675,7 +675,7 @@ CLASSES = {
 
 @pytest.fixture
 def bnb():
-    """bitsandbytes, which runs on CPUs from release 0.50 on."""
+    """Imports bitsandbytes, which runs on CPUs since release 0.50."""
     module = pytest.importorskip("bitsandbytes")
     try:
         train(module.optim.AdamW8bit(parameters([(64, 64)])), [0])
@@ -707,7 +707,7 @@ def test_maps_of_bitsandbytes(bnb):
 
 @pytest.mark.parametrize("graph", CLASSES)
 def test_going_on(bnb, graph):
-    """After steps of bitsandbytes' Tandem goes where bitsandbytes goes, and back."""
+    """After steps of bitsandbytes, both optimizers continue alike, in both directions."""
     params = parameters(SHAPES[:3], torch.float32)
     theirs = theirs_of(bnb, graph, params)
     train(theirs, range(4))
@@ -725,15 +725,14 @@ def test_going_on(bnb, graph):
     for start, *ends in zip(starts, params, mine, other):
         moved = (ends[0] - start).norm()
         assert moved > 0
-        # The two differ in what LAMB is, and bitsandbytes' of 8 bits from that of 32.
+        # Their LAMBs differ, and so do bitsandbytes' 8-bit and 32-bit ones.
         is_lamb = graph == "lamb"
         assert is_lamb or (ends[1] - ends[0]).norm() < 0.03 * moved
         assert (is_lamb and start.dim() == 1) or (ends[2] - ends[0]).norm() < 0.03 * moved
 
 
 def test_every_bit_of_bitsandbytes(bnb):
-    """Where a state has not the value that is NaN here, bitsandbytes goes on as though
-    nothing had been."""
+    """Unless a state has the value that is NaN here, bitsandbytes continues with the same bits."""
     params = parameters(SHAPES[:2])
     theirs = bnb.optim.AdamW8bit(params)
     train(theirs, range(3))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests `change_strategy`: an optimizer goes on as one does whose state has
-# been converted and loaded.
+# This file tests `change_strategy`: an optimizer continues like one whose state was converted and
+# loaded.
 #
 #===----------------------------------------------------------------------===#
 
@@ -18,7 +18,7 @@ PAIRS = [("fp32", "coat"), ("coat", "fp32"), ("collage-plus", "remainder"), ("bf
 
 
 def weights(strategy):
-    """Parameters of the type that the strategy is mostly used with."""
+    """Returns parameters of the dtype that is usual for the strategy."""
     torch.manual_seed(0)
     dtype = torch.float32 if strategy in ("fp32", "coat") else torch.bfloat16
     return [torch.nn.Parameter(torch.randn(shape).to(dtype)) for shape in ((64, 96), (5000,), (7,))]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of PyTorch optimizers whose weights or gradients
-# PyTorch has no type for: what they compute, and when what is in memory.
+# This file tests PyTorch optimizers whose weights or gradients have no PyTorch dtype: their
+# results, and what is in memory at what time.
 #
 #===----------------------------------------------------------------------===#
 
@@ -66,7 +66,7 @@ def dtype_of(name):
 
 def make(name, path, params=None, **options):
     params = parameters(SHAPES, dtype_of(name)) if params is None else params
-    # Codes everywhere, in the smallest tensors too.
+    # Codes are used everywhere, also in the smallest tensors.
     return tt.AdamW(params, lr=1e-2, strategy=name, path=path, min_8bit_size=0, **options)
 
 
@@ -102,7 +102,7 @@ def initial_planes(strategy, param):
 
 
 def assert_holds(optimizer, param, strategy, planes):
-    """State and parameter are the model's planes and what they decode to."""
+    """Asserts that state and parameter are the model's planes and their decoded values."""
     got = {"param": param} | optimizer.state[param]
     for name in set(planes) - set(strategy.grad.planes("grad")):
         if name in optimizer.state[param]:
@@ -116,7 +116,7 @@ def assert_holds(optimizer, param, strategy, planes):
 
 @NAMES
 def test_follows_the_model(name, path):
-    """Gradients put into p.grad by hand, three steps."""
+    """Three steps with gradients set manually in p.grad follow the model."""
     strategy, hypers = CODES[name], cases.hypers("adamw", CODES[name], lr=1e-2)
     optimizer = make(name, path, **{k: hypers[k] for k in ("eps", "weight_decay")})
     params = params_of(optimizer)
@@ -133,7 +133,7 @@ def test_follows_the_model(name, path):
 
 @GRADIENTS
 def test_backward_passes_add_up(name, path):
-    """decode + add in f32, then encode, in the order of the passes."""
+    """Each pass decodes, adds in f32 and encodes, in the order of the passes."""
     storage, (p,) = CODES[name].grad, parameters([(70,)], dtype_of(name))
     optimizer = make(name, path, [p])
     planes = None
@@ -150,7 +150,7 @@ def test_backward_passes_add_up(name, path):
         assert np.array_equal(bits(optimizer.gradient(p)), want)
     twin = make(name, path, parameters([(70,)], dtype_of(name)))
     (q,) = params_of(twin)
-    # Codes under a power of two, and floats, are encoded as they decode.
+    # Decoding and encoding is exact for floats and for codes under a power of two.
     q.grad = optimizer.gradient(p)
     optimizer.step()
     twin.step()
@@ -174,7 +174,7 @@ def test_a_step_releases_gradients(name, path):
 
 
 def scales_of(param):
-    """The groups of 128; two rows of 48, or four of 24, share one."""
+    """Returns the number of groups of 128, which two rows of 48 or four of 24 share."""
     rows = {(48, 24): 12, (48, 48): 24, (8, 48): 4}.get(param.shape, 1)
     return rows * -(-param.numel() // rows // 128)
 
@@ -204,7 +204,7 @@ def test_zero_grad(to_none, path):
 
 
 def test_a_gradient_by_hand_takes_the_place_of_the_planes(path):
-    """Clipping: read gradient(), write p.grad."""
+    """For example, clipping reads gradient() and writes p.grad."""
     model = model_of()
     optimizer = make("grad-only", path, model.parameters())
     loss_of(model).backward()
@@ -255,7 +255,7 @@ def test_sparse_gradients_in_codes(path):
 
 
 def test_loss_scaling_has_no_gradients_to_look_at(path):
-    """torch says so itself; docs/Torch.md says what to do."""
+    """torch raises the error; docs/Torch.md gives the remedy."""
     model = model_of()
     optimizer = make("grad-only", path, model.parameters())
     scaler = torch.amp.GradScaler("cpu")
@@ -297,7 +297,7 @@ def test_layouts(name, layout, path):
 
 @pytest.mark.parametrize("strategy", ["coat", "fp8-collage-plus"])
 def test_groups_follow_a_change_of_layout(strategy):
-    """Values stay with their elements, as far as new groups can hold them."""
+    """Values stay with their elements, as far as the new groups can represent them."""
     (p,) = parameters([(4, 8, 4, 8)])
     optimizer = tt.AdamW([p], lr=1e-2, strategy=strategy, min_8bit_size=0)
     train(optimizer, range(2))
@@ -316,7 +316,7 @@ def test_groups_follow_a_change_of_layout(strategy):
 
 
 def values_of_state(optimizer, param):
-    """The states of a parameter, decoded, in C order."""
+    """Returns the decoded states of a parameter in C order."""
     state, weights = tt.convert_state(
         optimizer.state_dict(), [param], "fp32")
     return {"param": weights[0].detach().float().contiguous()} | {
@@ -391,10 +391,10 @@ def test_refuses_types(dtype):
 
 
 def pair_of_models(name, path):
-    """The same model and optimizer, with weights in memory and on demand."""
+    """Returns two equal models and optimizers, with weights in memory and on demand."""
     models = [model_of(), model_of()]
     optimizers = [make(name, path, m.parameters()) for m in models]
-    # Both begin with what the codes hold.
+    # Both start from the values of the codes.
     for optimizer in optimizers:
         hidden = optimizer._start_hidden()
         with torch.no_grad():
@@ -421,7 +421,7 @@ def test_trains_alike(name, path):
 
 
 def test_one_layer_at_a_time():
-    """Working copies: those of the running layer, none between passes."""
+    """Working copies exist only for the running layer, and not between passes."""
     models, optimizers, handle = pair_of_models("fp8-collage-plus", [])
     model, optimizer = models[1], optimizers[1]
     layers = [m for m in model if list(m.parameters())]
@@ -440,7 +440,7 @@ def test_one_layer_at_a_time():
         for p in model.parameters()]
     loss.backward()
     for hook in hooks:
-        hook.remove()  # they hold the optimizer
+        hook.remove()  # hooks keep the optimizer alive
     assert len(peaks) == 8 and max(peaks) <= max(p.nbytes for p in model.parameters())
     assert optimizer.live_bytes()["working"] == 0
     optimizer.step()
@@ -450,7 +450,7 @@ def test_one_layer_at_a_time():
 
 
 def test_live_bytes():
-    """Measured on a model, they are the derived bytes per parameter."""
+    """Live bytes measured on a model equal the derived bytes per parameter."""
     model = torch.nn.Linear(128, 512, bias=False, dtype=torch.bfloat16)
     optimizer = make("fp8-collage-plus", [], model.parameters())
     tt.decode_weights(model, optimizer)
@@ -475,7 +475,7 @@ def test_live_bytes_of_ordinary_weights():
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpoints(reentrant):
-    """Activation checkpoints recompute, inside our hooks."""
+    """Activation checkpoints recompute inside our hooks."""
     models, optimizers, _ = pair_of_models("fp8-collage-plus", [])
     runs = {m: 0 for m in models}
 
@@ -497,7 +497,7 @@ def test_checkpoints(reentrant):
 
 @needs_hooks_around
 def test_a_checkpoint_keeps_no_activation():
-    """Its hooks see what ours leave, also of modules whose weights are decoded."""
+    """Its hooks see the saved tensors of ours, also for modules with decoded weights."""
     model = model_of()
     optimizer = make("fp8-collage-plus", [], model.parameters())
     tt.decode_weights(model, optimizer)
@@ -516,7 +516,7 @@ def test_a_checkpoint_keeps_no_activation():
 
 
 class Tied(torch.nn.Module):
-    """A weight in two modules, one that is read without a module, attention."""
+    """A weight in two modules, a weight that is used outside of a module, and attention."""
 
     def __init__(self):
         super().__init__()
@@ -563,7 +563,7 @@ def test_state_dict_of_the_model():
     assert want.keys() == got.keys()
     assert all(np.array_equal(bits(want[n]), bits(got[n])) for n in want)
     assert np.array_equal(bits(models[1][0].state_dict()["weight"]), bits(want["0.weight"]))
-    models[1].load_state_dict(got)  # what is there already changes no bit
+    models[1].load_state_dict(got)  # loading the current values changes no bit
     for p, q in zip(*(m.parameters() for m in models)):
         for name in ("param", "param.lo", "param.scale"):
             assert np.array_equal(*(bits(o.state[r][name])
@@ -653,7 +653,7 @@ optimizer.step()
 
 
 def test_nothing_is_left_at_exit():
-    """Neither graphs nor hooks keep a kernel alive, which the extension reports."""
+    """Neither graphs nor hooks keep a kernel alive; the extension would report leaks."""
     result = subprocess.run([sys.executable, "-W", "ignore", "-c", EXIT], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -683,7 +683,7 @@ def test_decoding_messages(path):
 
 
 def test_a_write_stays_with_its_parameter():
-    """Parameters whose weights are in codes do not share what they read."""
+    """Parameters with coded weights do not share decoded values."""
     first, second = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
     for param in (first, second):
         param.data = placeholder(param)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.convert_state: state dicts and
-# weights under another strategy.
+# This file tests tandem.torch.convert_state, which converts state dicts and weights to another
+# strategy.
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,7 +23,7 @@ from support.kernels import STRATEGY_PATH
 from support.torch_bits import assert_same_bits, bits, parameters, params_of, train
 
 SHAPES = [(17,), (1, 325), ()]
-# One for each storage of weights and of states.
+# One strategy for each storage of weights and of states.
 NAMES = ("fp32", "bf16-kahan", "collage-plus", "master-weights", "remainder", "flash",
          "coat", "fp8-collage-plus", "f16-collage-light", "bf16-stochastic")
 PAIRS = [pair for pair in itertools.product(NAMES, NAMES)
@@ -37,20 +37,20 @@ def type_of(strategy):
 
 def make(strategy, params=None, **options):
     params = parameters(SHAPES, type_of(strategy)) if params is None else params
-    # The values fit f16, since hyperparameters are carried over too; codes are everywhere.
+    # The values fit f16, since hyperparameters are also converted; codes are used everywhere.
     options = {"min_8bit_size": 0, "path": [STRATEGY_PATH]} | options
     return tt.AdamW(params, lr=1e-2, eps=1e-4, strategy=strategy, **options)
 
 
 def arrays_of(optimizer, param):
-    """The planes of a parameter as tandem.convert_state takes them."""
+    """Returns the planes of a parameter as tandem.convert_state takes them."""
     binding = optimizer._binding_of(param)
     planes = {n: bits(t) for n, t in optimizer.state[param].items() if n != "step"}
     return planes if binding.hidden else {"param": bits(param)} | planes
 
 
 def converted(optimizer, strategy, **options):
-    """The optimizer that takes over, and what it was made of."""
+    """Returns the new optimizer and the one that it was converted from."""
     state, weights = tt.convert_state(
         optimizer.state_dict(), params_of(optimizer), strategy, path=[STRATEGY_PATH],
         **options)
@@ -63,7 +63,7 @@ def converted(optimizer, strategy, **options):
 
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_as_the_planes_are(source, target):
-    """The same planes as tandem.convert_state makes; a step can follow."""
+    """Planes are those of tandem.convert_state, and a step can follow."""
     optimizer = make(source)
     train(optimizer, range(3))
     twin = copy.deepcopy(optimizer)
@@ -77,7 +77,7 @@ def test_as_the_planes_are(source, target):
         for name in want:
             assert np.array_equal(got[name], want[name].view(f"u{want[name].itemsize}")), name
         assert other.state[q]["step"] == 3 and q.shape == p.shape
-        # Weights in codes decode to any type of 16 bits, so p's may stay.
+        # Coded weights decode to any 16-bit dtype, so p's dtype may be kept.
         assert q.dtype in (type_of(target), p.dtype)
     train(other, [3])
     assert all(p.isfinite().all() for p in params_of(other))
@@ -85,7 +85,7 @@ def test_as_the_planes_are(source, target):
 
 @pytest.mark.parametrize("there", ["remainder", "fp32"])
 def test_there_and_back_continues(there):
-    """Through a strategy that holds as much, not a bit of training changes."""
+    """A round trip through a lossless strategy does not change training."""
     optimizer, other = make("master-weights"), make("master-weights")
     train(optimizer, range(2))
     train(other, range(2))
@@ -103,7 +103,7 @@ def test_weights_in_float32_stay():
     p, q = params_of(other)
     assert (p.dtype, q.dtype) == (torch.bfloat16, torch.float32)
     assert np.array_equal(bits(q), bits(params[1]))
-    # The states follow the strategy: codes here, where the weight keeps every bit.
+    # States follow the strategy and are coded here; the weight keeps every bit.
     assert other.state[q].keys() == {"step", *(f"exp_avg{n}" for n in (
         "", ".scale", "_sq", "_sq.lo", "_sq.scale"))}
     torch.testing.assert_close(
@@ -113,7 +113,7 @@ def test_weights_in_float32_stay():
 
 
 def test_before_the_first_step():
-    """The planes that the new strategy keeps beside the weight are there from the start."""
+    """The new strategy's additional planes of the weight exist from the beginning."""
     optimizer = make("fp32")
     other = converted(optimizer, "collage-plus")
     for p, q in zip(params_of(optimizer), params_of(other)):
@@ -139,7 +139,7 @@ def test_groups_carry_over():
 
 @pytest.mark.parametrize("graph", ["sgd", "sgd_momentum", "lion"])
 def test_other_graphs(graph):
-    """Also one without a step or a state."""
+    """The graphs include one without a step and one without a state."""
     optimizer = tt.Optimizer(parameters(SHAPES), graph, "bf16", lr=0.01)
     train(optimizer, range(2))
     state, weights = tt.convert_state(optimizer.state_dict(), params_of(optimizer), "fp32")
@@ -153,7 +153,7 @@ def test_other_graphs(graph):
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("target", ["fp32", "coat", "fp8-collage-light"])
 def test_layouts(target, gaps):
-    """A weight with gaps, or transposed, gives the values of its elements in memory."""
+    """A weight with gaps, or transposed, has its elements' values in memory order."""
     generator = torch.Generator().manual_seed(0)
     value, grad = (torch.randn(40, 30, generator=generator).bfloat16() for _ in range(2))
     p = torch.nn.Parameter(torch.zeros(40, 60, dtype=torch.bfloat16)[:, ::2] if gaps
@@ -175,7 +175,7 @@ def test_layouts(target, gaps):
 
 
 def test_a_state_in_another_layout():
-    """Planes that were saved in C order belong to the weight's elements all the same."""
+    """Planes saved in C order are still assigned to the right elements."""
     (p,) = params = parameters([(7, 9)])
     optimizer = make("collage-plus", params)
     train(optimizer, range(2))
@@ -216,7 +216,7 @@ def test_graphs_and_strategies_of_the_users(tmp_path):
         lows = [optimizer.state[p][n].float() for n in ("weight.lo", "weight.lo2")]
         torch.testing.assert_close(w, p.detach().float() + (lows[0] + lows[1]), rtol=0,
                                    atol=0)
-    # The state says how it is stored; what the strategy has become does not matter.
+    # The state records its storage; changes of the strategy have no effect.
     (tmp_path / "mine.mlir").write_text(STRATEGY % 2)
     _, again = tt.convert_state(*given, graph=GRAPH)
     assert all(torch.equal(w, a) for w, a in zip(weights, again))
@@ -226,7 +226,7 @@ def test_graphs_and_strategies_of_the_users(tmp_path):
 # States of other versions
 #===----------------------------------------------------------------------===#
 
-# The library's adam8bit before its states were dithered.
+# The library's adam8bit before its states had dither.
 NEAREST = """
 tandem.strategy @%s compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16>
@@ -237,8 +237,8 @@ tandem.strategy @%s compute(<f32, f32>) {
 
 
 def old_state(tmp_path, name):
-    """An optimizer under a strategy that the library had, or has otherwise now, and its state
-    dict as version 1 has it, with the codes that were numbers then."""
+    """Returns an optimizer under a former strategy of the library, and its state dict in version
+    1, with the codes that were numbers then."""
     (tmp_path / f"{name}.mlir").write_text(NEAREST % name)
     optimizer = tt.AdamW(parameters(SHAPES), strategy=name, path=[tmp_path], min_8bit_size=0)
     train(optimizer, range(2))
@@ -286,7 +286,7 @@ def test_states_of_version_1_are_loaded(tmp_path):
 
 @pytest.mark.parametrize("name", OUTSIDE_STRATEGIES)
 def test_states_of_strategies_that_the_library_lost(name):
-    """A state dict says how it is stored, and is converted without the strategy's file."""
+    """A state dict records its storage and is converted without the strategy's file."""
     optimizer = make(name, parameters(SHAPES, torch.float16))
     train(optimizer, range(2))
     given = optimizer.state_dict(), params_of(optimizer), "f16-master-weights"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that optimizers of parameters on a GPU leave the
-# bits of those on the CPU, where the driver without a GPU and the PTX evaluator
-# stand in for it: steps, graphs, skipped steps, several GPUs.
+# This file tests that optimizers of parameters on a GPU have the bits of those on the CPU, with a
+# driver without a GPU and the PTX evaluator in its place: steps, graphs, skipped steps, several
+# GPUs.
 #
 #===----------------------------------------------------------------------===#
 
@@ -48,13 +48,13 @@ def gpu():
 def make(optimizer, strategy="collage-plus", shapes=SHAPES, **options):
     cls, more = OPTIMIZERS[optimizer]
     dtype = dtype_of(strategy) if strategy != "fp8-lm" else torch.bfloat16
-    # Codes everywhere, in the smallest tensors too.
+    # Codes are used everywhere, also in the smallest tensors.
     options = {"min_8bit_size": 0} | more | options
     return cls(parameters(shapes, dtype), lr=1e-2, strategy=strategy, **options)
 
 
 def both(gpu, build, use):
-    """The results of `use` for an optimizer on the GPU, and for one on the CPU."""
+    """Returns the results of `use` for an optimizer on the GPU, and for one on the CPU."""
     want = build()
     use(want)
     with gpu.holds_torch():
@@ -64,7 +64,7 @@ def both(gpu, build, use):
 
 
 def assert_same_steps(got, want):
-    """As assert_same_bits, where counts of steps may be tensors."""
+    """Does the same as assert_same_bits, but step counts may be tensors."""
     for optimizer in (got, want):
         for state in optimizer.state.values():
             if "step" in state:
@@ -107,7 +107,7 @@ def test_matrices(gpu):
 
 
 def test_layouts_types_and_moving_memory(gpu):
-    """Parameters with gaps, gradients of another type, in new memory each time."""
+    """Parameters have gaps, and gradients have another dtype and new memory each time."""
     def build():
         wide = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
         gaps = torch.nn.Parameter(wide.bfloat16()[:, :3])
@@ -152,7 +152,7 @@ def test_decoded_weights(gpu):
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "bf16-stochastic", "flash", "fp8-lm"))
 def test_steps_inside_of_backward_passes(gpu, strategy):
-    """Each parameter steps by itself, on one GPU and on two, among parameters on the CPU."""
+    """Each parameter takes its step, on one GPU and on two, also among parameters on the CPU."""
     def use(optimizer):
         for seed in range(3):
             generator = torch.Generator().manual_seed(seed)
@@ -229,7 +229,7 @@ def test_conversions_of_states(gpu):
 
 
 class OfCUDA:
-    """The attributes by which a parameter on a GPU says where it is."""
+    """The attributes by which a parameter reports that it is on a GPU."""
 
     is_cpu, is_cuda = False, True
 
@@ -262,7 +262,7 @@ def test_pytorch_says_where_and_in_which_stream(gpu, monkeypatch):
 
 
 def halves(tensor):
-    """Vectors are on the second GPU."""
+    """Puts vectors on the second GPU."""
     return int(tensor.dim() == 1)
 
 
@@ -293,7 +293,7 @@ def test_a_gpu_skips_for_another(gpu):
 
 
 class OtherRank:
-    """Stands for ranks that update other parameters, as in ZeroRedundancyOptimizer."""
+    """Represents ranks that update other parameters, as in ZeroRedundancyOptimizer."""
 
     def __init__(self):
         self.is_bad, self.asked = False, []
@@ -333,7 +333,7 @@ def test_sums_over_the_model_take_one_gpu(gpu):
 
 
 def fixed_gradients(optimizer):
-    """Gradients that stay where they are."""
+    """Sets and returns gradients whose addresses do not change."""
     set_gradients(params_of(optimizer), 0)
     return [p.grad for p in params_of(optimizer)]
 
@@ -374,7 +374,7 @@ def test_a_graph_has_the_bits_of_steps(gpu, optimizer, strategy):
 
 
 def test_numbers_of_a_graph_are_those_of_its_capture(gpu):
-    """Also after other steps with other numbers."""
+    """Later steps with other values do not change them."""
     want = make("AdamW", "bf16")
     grads = fixed_gradients(want)
     for lr in (1e-2, 1e-2, 0.5, 1e-2, 0.5):
@@ -445,7 +445,7 @@ def test_what_cannot_be_captured(gpu):
 
 
 def test_parameters_that_step_apart_count_apart(gpu):
-    """In any order of sets of parameters with gradients."""
+    """Step counts are correct for any sequence of sets of parameters with gradients."""
     sets = [(0, 1, 2), (0, 1), (2,), (0, 2), (0, 1, 2), (1,)]
 
     def use(optimizer):
@@ -491,7 +491,7 @@ def test_loaded_counts_are_shared_again(gpu):
 
 
 def test_gradient_scalers(gpu):
-    """Steps are skipped, and gradients divided, without the host knowing."""
+    """Steps are skipped, and gradients divided, without synchronizing with the host."""
     def use(optimizer, scaler, taken):
         for seed in range(4):
             set_gradients(params_of(optimizer), seed)

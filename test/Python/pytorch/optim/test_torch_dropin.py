@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of optimizers on what PyTorch tests its own with:
-# the inputs and the errors of its database of optimizers.
+# This file tests optimizers with PyTorch's own test data: the inputs and errors of its optimizer
+# database.
 #
 #===----------------------------------------------------------------------===#
 
@@ -20,7 +20,7 @@ from torch.testing._internal.common_optimizers import optim_db
 import tandem.torch as tt
 from support.torch_bits import parameters, params_of
 
-#: Ours, and the options that make them torch's.
+#: Our optimizers, with the options that make them equal to torch's.
 OURS = {"AdamW": (tt.AdamW, {"decay": "before"}), "Adam": (tt.Adam, {}), "SGD": (tt.SGD, {}),
         "RMSprop": (tt.RMSprop, {}), "Adagrad": (tt.Adagrad, {}),
         "Adafactor": (tt.Adafactor, {})}
@@ -28,7 +28,7 @@ DATABASE = {info.optim_cls.__name__: info for info in optim_db
             if info.optim_cls.__name__ in OURS}
 INPUTS = [(name, given.kwargs) for name, info in DATABASE.items()
           for given in info.optim_inputs_func(device="cpu")]
-#: Options that the kernels do not have, and a part of the reason.
+#: Options that the kernels do not support, with part of the reason.
 REFUSED = {"amsgrad": "keeps no largest second moment", "dampening": "adds the whole gradient",
            "centered": "keeps no average of gradients",
            "initial_accumulator_value": "begins as zeros"}
@@ -55,7 +55,7 @@ def run(optimizer, params, steps=4):
 @pytest.mark.parametrize("how", [{}, {"foreach": False}, {"foreach": None, "fused": None},
                                  {"differentiable": False, "foreach": True}])
 def test_inputs(name, options, how):
-    """The steps of torch.optim, except the last bits."""
+    """Steps match torch.optim, except for the last bits."""
     shapes, generator = [(3, 4), (5,)], torch.Generator().manual_seed(1)
     params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
     copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
@@ -72,7 +72,7 @@ def test_what_is_refused(name, options):
         make(name, [torch.nn.Parameter(torch.ones(3))], **options)
 
 
-#: Messages of torch.optim, and ours for the same.
+#: Messages of torch.optim, and ours for the same error.
 MESSAGES = {
     "params argument given to the optimizer should be": None,
     ".*a parameter group with duplicate parameters.*": None,
@@ -89,7 +89,7 @@ MESSAGES = {
     "beta2_decay should be": "'beta2_decay'.* is 0.8; it must be at most 0",
     "Adafactor does not support complex parameters": "complex64",
 }
-#: Tensors are numbers here, in any combination.
+#: Errors for tensors, which are accepted here as numbers in any combination.
 TAKEN = ("lr as a Tensor is not supported", "betas must be either both",
          r"betas\[0\] as a Tensor is not supported")
 ERRORS = [(name, error) for name, info in DATABASE.items()
@@ -137,7 +137,7 @@ def test_options(options, error, message):
 
 @pytest.mark.parametrize("name", [n for n in DATABASE if n != "SGD"])
 def test_checkpoints_of_torch(name):
-    """A run of torch.optim's goes on here."""
+    """A run of torch.optim continues here."""
     params = parameters([(3, 4), (5,)], torch.float32)
     theirs = DATABASE[name].optim_cls(params, lr=1e-2)
     run(theirs, params)

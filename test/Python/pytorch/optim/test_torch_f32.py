@@ -1,10 +1,10 @@
-#===- test_torch_f32.py - What is kept in float32 --------------*- Python -*-===#
+#===- test_torch_f32.py - Weights and states in float32 -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of what PyTorch optimizers keep in float32 beside a
-# strategy: the states of small tensors, and weights that a model has so.
+# This file tests what PyTorch optimizers keep in float32 in spite of a strategy: the states of
+# small tensors, and float32 weights of a model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,12 +30,12 @@ from tandem._companions import keeps_f32_states
 
 SHAPES = [(17,), (3, 5), (), (63, 65), (4096,), (5, 0)]
 STRATEGIES = [*tandem.strategies(), *OUTSIDE_STRATEGIES]
-#: Those with codes for states.
+#: Strategies with coded states.
 CODED = [name for name in STRATEGIES if "#tandem.scaled<" in "".join(
     storage for role, storage in compiled("adamw", name).storages.items()
     if role.startswith("exp_avg"))]
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
-#: Those with the same weights and float32 states.
+#: Strategies with the same weights and float32 states.
 SAME_WEIGHTS = {"adam8bit": "dithered", "coat-bf16": "dithered", "coat": "master-weights",
                 "coat-fp32": "fp32", "coat-remainder": "remainder"}
 DITHERED = """
@@ -47,7 +47,7 @@ tandem.strategy @dithered compute(<f32, f32>) {
 
 
 def states_of(optimizer):
-    """The types of a parameter's planes, in the order of the parameters."""
+    """Returns the types of each parameter's planes."""
     return [{name: plane.dtype for name, plane in optimizer.state[p].items() if name != "step"}
             for p in params_of(optimizer)]
 
@@ -71,7 +71,7 @@ def test_which_states_are_kept(shape, bound, kept):
 
 @pytest.mark.parametrize("strategy, same", SAME_WEIGHTS.items())
 def test_small_tensors_have_float32_states(strategy, same, tmp_path):
-    """The bits of a strategy with these states, beside one tensor with codes."""
+    """The bits are those of a strategy with float32 states, next to one tensor with codes."""
     (tmp_path / "dithered.mlir").write_text(DITHERED)
     dtype = torch.float32 if same == "fp32" else torch.bfloat16
     optimizer = tt.AdamW(parameters([*SHAPES, (64, 64)], dtype), lr=1e-2, strategy=strategy)
@@ -95,7 +95,7 @@ def test_small_tensors_have_float32_states(strategy, same, tmp_path):
 
 @every_strategy
 def test_the_weight_is_stored_as_ever(strategy):
-    """States that are not codes as well; codes have none of their planes."""
+    """Only coded states are replaced, together with all of their planes."""
     visible = next(p for p in compiled("adamw", strategy).planes if p.role == "param")
     dtype = {"f32": torch.float32, "f16": torch.float16}.get(visible.type, torch.bfloat16)
     codes, small = (tt.AdamW(parameters([(40,)], dtype), lr=1e-2, eps=1e-3, strategy=strategy,
@@ -134,12 +134,12 @@ def test_the_bound_is_an_option_of_groups():
             "min_8bit_size=600; set that again, and convert the state: .*weights, 'adam8bit', "
             "min_8bit_size=601.")):
         optimizer.step()
-    optimizer.param_groups[1]["min_8bit_size"] = 500  # which changes nothing
+    optimizer.param_groups[1]["min_8bit_size"] = 500  # has no effect
     train(optimizer, [1])
 
 
 def test_sums_over_the_model_store_all_alike():
-    """One launch has all parameters."""
+    """All parameters share one launch."""
     sums = tt.AdamW(parameters([*SHAPES, (64, 64)]), strategy="coat", max_norm=1.0)
     train(sums, [0])
     assert all("exp_avg.exponent" in names for names in states_of(sums))
@@ -156,7 +156,7 @@ def test_every_optimizer(make, options, names):
 
 
 def test_strategies_of_the_users(tmp_path):
-    """Codes without a scale are codes, narrow floats are not; the rules' order holds."""
+    """Codes without a scale count as codes, but narrow floats do not, and rules apply in order."""
     (tmp_path / "mine.mlir").write_text("""
 tandem.strategy @mine compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16>
@@ -207,7 +207,7 @@ def test_a_state_dict_brings_its_bound():
                                             ("fp32-optim", "coat"), ("coat", "fp32-optim")])
 @pytest.mark.parametrize("bound", [None, 0, 20])
 def test_conversions(source, target, bound):
-    """Values follow; what is kept in float32 here and there keeps its bits."""
+    """Values are converted; states that are float32 in both keep their bits."""
     optimizer = tt.AdamW(parameters(SHAPES[:4]), lr=1e-2, strategy=source)
     train(optimizer, range(2))
     state, weights = tt.convert_state(
@@ -235,7 +235,7 @@ def test_conversions(source, target, bound):
     ("master-weights", "fp32"), ("remainder", "fp32"), ("fp32-optim", "fp32"),
     ("f16-master-weights", "fp32")])
 def test_float32_weights_have_the_states_of_the_strategy(strategy, same):
-    """Planes that refine a narrow weight have nothing to add, and are not there."""
+    """Planes that refine a narrow weight are not needed and do not exist."""
     ours, want = (tt.AdamW(parameters([(64, 70), (9,)], torch.float32), lr=1e-2, strategy=name,
                            min_8bit_size=0) for name in (strategy, same))
     train(ours, range(3))
@@ -246,7 +246,7 @@ def test_float32_weights_have_the_states_of_the_strategy(strategy, same):
 
 @every_strategy
 def test_every_strategy_takes_float32_weights(strategy):
-    """Without a warning, in f32 arithmetic; states keep their storages."""
+    """The f32 arithmetic gives no warning, and states keep their storages."""
     own = compiled("adamw", strategy).storages
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -264,7 +264,7 @@ def test_every_strategy_takes_float32_weights(strategy):
 
 
 def test_autocast():
-    """adam8bit takes 4 + 4 + 2 bytes of a weight in float32, and its scales."""
+    """Under adam8bit, a float32 weight takes 4 + 4 + 2 bytes and its scales."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(128, 128, bias=False), torch.nn.Tanh(),
                                 torch.nn.Linear(128, 128, bias=False))
@@ -294,7 +294,7 @@ tandem.strategy @%s compute(<component, bf16>) {
 
 
 def test_what_f32_cannot_compute_warns_once(tmp_path):
-    """A state that the f32 policy has no value for is float32."""
+    """A state whose storage the f32 policy cannot use becomes float32."""
     (tmp_path / "summed.mlir").write_text(KAHAN % "summed")
     message = ("strategy 'summed' stores exp_avg_sq as #tandem.kahan<bf16>, which cannot be "
                "computed under the f32 policy of float32 parameters; beside these, exp_avg_sq "
@@ -312,7 +312,7 @@ def test_what_f32_cannot_compute_warns_once(tmp_path):
 
 
 def test_no_part_of_a_narrow_weight_is_left():
-    """A model that turns to float32 between steps has lost what lay beside its weights."""
+    """A model that becomes float32 between steps loses the refining planes of its weights."""
     (p,) = params = parameters([(64, 70)])
     optimizer = tt.AdamW(params, strategy="flash")
     train(optimizer, [0])

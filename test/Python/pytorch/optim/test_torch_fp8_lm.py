@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of fp8_lm: what it converts and refuses, the states of each
-# level, sums over ranks, and training.
+# This file tests fp8_lm: what it converts and refuses, the states of each level, sums over ranks,
+# and training.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,7 +26,7 @@ WORDS = 40
 
 
 class Layer(torch.nn.Module):
-    """A norm and a block around a residual path."""
+    """A norm and a block with a residual connection."""
 
     def __init__(self, size):
         super().__init__()
@@ -40,7 +40,7 @@ class Layer(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    """Words to the words after them."""
+    """Predicts the next token."""
 
     def __init__(self, size=32):
         super().__init__()
@@ -82,7 +82,7 @@ def names_of(model, params):
 
 
 #===----------------------------------------------------------------------===#
-# What a level is
+# Levels
 #===----------------------------------------------------------------------===#
 
 STATES = {
@@ -124,7 +124,7 @@ def test_bytes(level, count):
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
 def test_types_of_other_parameters(dtype):
-    """Norms may be f32, between layers that multiply codes of f32 and return it."""
+    """Norms may be f32 between layers that encode f32 inputs and return f32."""
     model = make(dtype)
     for layer in model.layers:
         layer.norm.float()
@@ -227,7 +227,7 @@ def test_a_pattern_without_a_match(pattern, near):
 
 
 class Scaled(torch.nn.Linear):
-    """A linear layer that does more."""
+    """A linear layer that computes something additional."""
 
     def forward(self, x):
         return 2 * super().forward(x)
@@ -342,7 +342,7 @@ def test_ranks_of_torch_distributed():
 
 @pytest.fixture(scope="module")
 def reference():
-    """The last losses of training in bf16, with f32 master weights and states."""
+    """Returns the final losses of training in bf16, with f32 master weights and states."""
     model = make()
     optimizer = tt.AdamW(model.parameters(), lr=3e-3, strategy="master-weights")
     return sum(train(model, optimizer, 60)[-10:]) / 10
@@ -359,7 +359,7 @@ def test_training(level, exclude, reference):
 
 @pytest.mark.parametrize("level", STATES)
 def test_checkpoints(level):
-    """A run that goes on from one has the bits of the run that was not interrupted."""
+    """A run resumed from a checkpoint has the bits of an uninterrupted one."""
     model = make()
     optimizer = tt.fp8_lm(model, level, lr=3e-3, min_8bit_size=0)
     train(model, optimizer, 2)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch's optimizers under strategies whose
-# scales are those of rows or blocks: parameters of any shape against the NumPy model.
+# This file tests tandem.torch's optimizers under strategies with row or block scales, for
+# parameters of any shape, against the NumPy model.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,7 +32,7 @@ TABLE = {
                      Scaled(RootCode(), ROW, "bf16")),
     "blocks": Strategy(Plain("bf16"), Plain("bf16"), Scaled(E4M3, 16, "f32", rows=16),
                        Scaled(E4M3, 16, "bf16", rows=16)),
-    # Weights and gradients that PyTorch has no type for.
+    # These weights and gradients have no PyTorch dtype.
     "codes": Strategy(Scaled(E4M3, ROW, "f32"), Scaled(PairCode("f8E4M3FN"), 32, "f32", rows=32),
                       Scaled(E4M3, ROW, "f32"), Scaled(RootCode(), 128, "f32")),
 }
@@ -53,13 +53,13 @@ def make(strategy, path, params=None):
 
 
 def as_matrix(tensor):
-    """The rows and columns that the documentation promises."""
+    """Returns the rows and columns that the documentation specifies."""
     return (1, tensor.numel()) if tensor.dim() < 2 else (
         len(tensor), int(np.prod(tensor.shape[1:])))
 
 
 def planes_of(optimizer, param):
-    """The model's planes: elements in rows."""
+    """Returns the model's planes, with elements in rows."""
     planes = {name: bits(plane) for name, plane in optimizer.state[param].items()
               if name != "step"}
     if not optimizer._binding_of(param).hidden:
@@ -89,7 +89,7 @@ def test_against_the_model(strategy, path):
 
 @pytest.mark.parametrize("strategy", TABLE)
 def test_resume(strategy, path):
-    """Saved, loaded and continued is not a bit different."""
+    """Saving, loading and continuing changes no bit."""
     optimizer = make(strategy, path)
     train(optimizer, range(2))
     other = make(strategy, path, [torch.nn.Parameter(p.detach().clone())
@@ -105,7 +105,7 @@ def test_resume(strategy, path):
 
 @pytest.mark.parametrize("strategy", TABLE)
 def test_layouts(strategy, path):
-    """Rows are those of the first dimension, however a parameter lies in memory."""
+    """Rows are those of the first dimension, for any memory layout."""
     generator = torch.Generator().manual_seed(1)
     values = [torch.randn(shape, generator=generator).bfloat16()
               for shape in ((33, 40), (6, 5, 4, 4))]
@@ -129,7 +129,7 @@ def test_layouts(strategy, path):
     ("fp32", "blocks"), ("coat", "rows"), ("rows", "coat"), ("blocks", "codes"),
     ("codes", "fp32"), ("rows", "blocks")))
 def test_from_strategy_to_strategy(source, target, path):
-    """A step can follow, and the values are about the same."""
+    """A step can follow a conversion, and the values are approximately equal."""
     dtype = torch.float32 if source == "fp32" else torch.bfloat16
     optimizer = make(source, path, parameters(SHAPES, dtype))
     train(optimizer, range(3))

@@ -1,10 +1,10 @@
-#===- test_torch_groups.py - What param groups may say ---------*- Python -*-===#
+#===- test_torch_groups.py - Strategies of param groups -------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of strategies of param groups, and of steps that
-# maximize: the same bits as with optimizers apart, checkpoints, what is refused.
+# This file tests strategies per param group and steps that maximize: the bits of separate
+# optimizers, checkpoints, and errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -31,7 +31,7 @@ SHAPES = [(64, 70), (17,), (3, 5)]
 
 
 def groups_of(strategies, seed=0, **options):
-    """A param group of random parameters for each strategy."""
+    """Returns a param group of random parameters for each strategy."""
     return [{"params": parameters(SHAPES, torch.float32 if name == "fp32" else torch.bfloat16,
                                   seed=seed + i), "strategy": name, **options}
             for i, name in enumerate(strategies)]
@@ -43,20 +43,20 @@ def make(strategies, **options):
 
 
 def optimizers_apart(strategies, cls=tt.AdamW, **options):
-    """Each group under an optimizer of its own, in which its parameters have the numbers
-    that they have in one optimizer of all groups."""
+    """Returns a separate optimizer for each group, in which its parameters have the same numbers
+    as in one optimizer of all groups."""
     return [cls([*placeholders(i * len(SHAPES)), *group["params"]], lr=1e-2,
                 strategy=group["strategy"], **options)
             for i, group in enumerate(groups_of(strategies))]
 
 
 def trained(*optimizers):
-    """The parameters of optimizers without placeholders."""
+    """Returns the parameters of optimizers, without placeholders."""
     return [p for one in optimizers for p in params_of(one) if p.requires_grad]
 
 
 def backward(seed, *optimizers):
-    """Random gradients, encoded where a strategy does that."""
+    """Computes random gradients, encoded if a strategy does so."""
     generator = torch.Generator().manual_seed(seed)
     sum((p.float() * torch.randn(p.shape, generator=generator)).sum()
         for p in trained(*optimizers)).backward()
@@ -70,7 +70,7 @@ def run(optimizer, seeds):
 
 
 def run_alike(together, apart, steps):
-    """Steps of one optimizer and of several, on the same gradients."""
+    """Runs steps of one optimizer and of several with the same gradients."""
     for seed in range(steps):
         backward(seed, together)
         backward(seed, *apart)
@@ -80,7 +80,7 @@ def run_alike(together, apart, steps):
 
 
 def saved_and_loaded(value):
-    """Through a file, as checkpoints are."""
+    """Saves to a file and loads, as checkpoints are."""
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
@@ -120,7 +120,7 @@ def test_every_optimizer_takes_them(cls, options, strategies):
 
 
 def test_a_stochastic_group_has_a_seed():
-    """Though the strategy of the others has none."""
+    """The group has a seed although the strategy of the others has none."""
     both = tt.AdamW(groups_of(["bf16-stochastic", "coat-remainder", "bf16"]), lr=1e-3, seed=9)
     alone = tt.AdamW(groups_of(["bf16-stochastic"]), lr=1e-3, seed=9)
     assert [group.get("seed") for group in both.param_groups] == [9, 9, None]
@@ -203,7 +203,7 @@ def test_weights_are_decoded_where_they_are_codes():
 
 
 def test_gradients_of_ranks():
-    """Each storage of gradients is added up by itself, plain ones as they are."""
+    """Each gradient storage is summed separately, plain ones without encoding."""
     def train(rank):
         torch.set_num_threads(1)
         together = make(["fp8-lm", "coat", "fp8-collage-light"])
@@ -252,7 +252,7 @@ def test_bytes_are_those_of_all_groups():
 
 
 def test_text_of_one_strategy():
-    """The text shows the group's strategy, not what other groups would have."""
+    """The text shows the group's strategy, and not the default of other groups."""
     text = repr(tt.AdamW(groups_of(["remainder"])))
     assert "    strategy: remainder (14 B/parameter)\n" in text
     assert "    strategy: remainder\n" in text and "collage-plus" not in text
@@ -286,7 +286,7 @@ def test_a_run_resumes():
     checkpoint = saved_and_loaded({"weights": params_of(optimizer),
                                    "state": optimizer.state_dict()})
     run(optimizer, range(2, 4))
-    other = make(MIXED, strategy="fp32")  # which no group has
+    other = make(MIXED, strategy="fp32")  # a strategy that no group uses
     for p, q in zip(params_of(other), checkpoint["weights"]):
         p.data.copy_(q)
     other.load_state_dict(checkpoint["state"])
@@ -367,7 +367,7 @@ def test_a_strategy_may_change_before_there_are_states():
 def test_a_strategy_cannot_change_after_that(there):
     optimizer, twin = make(["bf16", "coat"]), make(["bf16", "coat"])
     for one in (optimizer, twin):
-        run(one, range(3))  # the last of which was like the one before
+        run(one, range(3))  # the last step replays the previous one
     optimizer.param_groups[1]["strategy"] = there
     message = (f"param group 1 now has strategy='{there}', but its states are stored as by "
                "strategy='coat'; set that again, and convert the state: tandem.torch."
@@ -396,7 +396,7 @@ def test_gradients_in_codes_keep_their_strategy():
 
 
 def test_a_parameter_that_changes_its_group():
-    """Its states are stored by the strategy of the old one."""
+    """Its states have the storages of the old group's strategy."""
     optimizer = make(["fp8-lm", "fp8-collage-plus"])
     run(optimizer, [0])
     groups = optimizer.param_groups
@@ -424,7 +424,7 @@ def test_what_changes_must_mean_something():
 @pytest.mark.parametrize("target", [("remainder", "remainder"), ("bf16", "fp8-collage-plus"),
                                     ("flash", "coat"), "master-weights"])
 def test_groups_are_converted(target):
-    """To what optimizers apart convert to."""
+    """Conversion gives the same as for separate optimizers."""
     optimizer = make(["collage-plus", "coat"])
     run(optimizer, range(2))
     state, weights = tt.convert_state(optimizer.state_dict(), params_of(optimizer), target)
@@ -477,7 +477,7 @@ def train_negated(optimizer, seeds):
 
 @pytest.mark.parametrize("strategy", VISIBLE)
 def test_maximize_negates_the_gradient_alone(strategy):
-    """The bits of steps by negated gradients, which stay as they are."""
+    """Steps have the bits of those with negated gradients, and gradients are not modified."""
     eps = cases.hypers("adamw", LIBRARY[strategy])["eps"]
     ours, want = (tt.AdamW(parameters(SHAPES, dtype_of(strategy)), lr=1e-2, eps=eps,
                            strategy=strategy, path=[STRATEGY_PATH], weight_decay=0.1, seed=3,
@@ -518,7 +518,7 @@ def test_maximize_is_that_of_torch(name):
 
 
 def test_maximize_is_an_option_of_groups():
-    """It may change from step to step, also after one that was like the one before."""
+    """It may change between steps, also after a replayed one."""
     shapes = [(9, 5), (4,)]
     optimizer = tt.AdamW([{"params": [p], "maximize": i == 1} for i, p in enumerate(
         parameters(shapes))], lr=1e-2)
@@ -598,7 +598,7 @@ def test_maximize_needs_plain_gradients():
     with pytest.raises(ValueError, match=message):
         optimizer.step()
     assert_same_bits(optimizer, before)
-    # The gradients of weights that are kept in float32 are plain.
+    # Gradients of weights that are kept in float32 are plain.
     wide = tt.AdamW(parameters(SHAPES, torch.float32), strategy="fp8-lm", maximize=True)
     train(wide, [0])
 

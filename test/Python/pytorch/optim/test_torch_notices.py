@@ -1,10 +1,10 @@
-#===- test_torch_notices.py - Training without an effect -------*- Python -*-===#
+#===- test_torch_notices.py - Training without effect ---------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of warnings that nothing is clipped or trained, and
-# of the weights that averages and others read while decode_weights is in force.
+# This file tests warnings about clipping and training without effect, and the weights that averages
+# and other code read while decode_weights is in force.
 #
 #===----------------------------------------------------------------------===#
 
@@ -26,7 +26,7 @@ CODES = {"strategy": "fp8-collage-plus", "min_8bit_size": 0}
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """Forgets all warnings that have been given."""
+    """Resets all warnings that have been given."""
     monkeypatch.setattr(_notices, "_given", set())
 
 
@@ -44,7 +44,7 @@ def train(model, optimizer, steps=2):
 
 
 def told(run):
-    """The warnings of a run."""
+    """Returns the warnings of a run."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run()
@@ -62,7 +62,7 @@ def told(run):
     ({"gradient_release": True}, "gradient_release=True.*clip_grad_norm_.*"
                                  "p.register_hook, or leave gradient_release out")])
 def test_nobody_else_clips(options, message):
-    """A process hears it once."""
+    """A process is warned once."""
     def run():
         for model in (model_of(), model_of(1)):
             train(model, tt.AdamW(model.parameters(), **options))
@@ -100,7 +100,7 @@ def test_nothing_requires_a_gradient():
 
 @pytest.mark.parametrize("options", ({}, {"gradient_release": True}, CODES))
 def test_a_step_without_a_backward_pass(options):
-    """Once there has been a gradient, steps without one are not a mistake."""
+    """After the first gradient, steps without one give no warning."""
     model = model_of()
     model[0].requires_grad_(False)
     optimizer = tt.AdamW(model.parameters(), **options)
@@ -119,7 +119,7 @@ def test_a_rank_without_elements():
 
 @pytest.fixture
 def trained():
-    """A model, its twin without decode_weights, and what undoes that."""
+    """Yields a model, its twin without decode_weights, and the handle that ends it."""
     models = [model_of(), model_of()]
     optimizers = [tt.AdamW(model.parameters(), **CODES) for model in models]
     handle = tt.decode_weights(models[0], optimizers[0])
@@ -136,7 +136,7 @@ def check_same(ones, others):
 @pytest.mark.parametrize("options", (
     {}, {"multi_avg_fn": torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)}))
 def test_averages(trained, options):
-    """An average is that of the model without decode_weights."""
+    """Averages equal those of the model without decode_weights."""
     model, twin, optimizer, _ = trained
     averages = [torch.optim.swa_utils.AveragedModel(model_of(), **options)
                 for _ in range(2)]
@@ -148,7 +148,7 @@ def test_averages(trained, options):
 
 
 def test_reads(trained):
-    """A read of a weight that does not need a gradient gets its values."""
+    """Reading a weight that does not require a gradient gives its values."""
     model, twin, _, handle = trained
     with torch.no_grad():
         for p, q in zip(model.parameters(), twin.parameters()):
@@ -181,7 +181,7 @@ def test_writes(trained):
 
 
 def test_gradients_of_absent_weights(trained):
-    """They are parameters like others to autograd."""
+    """Autograd treats them like other parameters."""
     model, twin = trained[:2]
     x = torch.ones(2, 24, dtype=torch.bfloat16)
     grads = [torch.autograd.grad(own(x).sum(), list(own.parameters()))

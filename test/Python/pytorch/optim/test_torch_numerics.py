@@ -1,10 +1,10 @@
-#===- test_torch_numerics.py - What the optimizers compute -----*- Python -*-===#
+#===- test_torch_numerics.py - Results of optimizers ----------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the PyTorch optimizers' numbers: bit for bit
-# against the NumPy model, and in fp32 against torch.optim.
+# This file tests the results of the PyTorch optimizers: bit for bit against the NumPy model, and in
+# fp32 against torch.optim.
 #
 #===----------------------------------------------------------------------===#
 
@@ -36,7 +36,7 @@ ALL = sorted({(g, "collage-plus") for g in GRAPHS} | {("adamw", s) for s in VISI
 
 
 def initial_planes(graph, strategy, param):
-    """The planes before the first step: zero, except a master copy."""
+    """Returns the planes before the first step: zero, except for a master copy."""
     entries = plane_entries(graph, strategy, param.numel())
     planes = {name: np.zeros(entries[name], dtype)
               for name, dtype in plane_types(graph, strategy).items()}
@@ -85,7 +85,7 @@ def test_adamw_chooses_the_graph(options, graph):
 
 
 def test_mixed_types_run_two_kernels(tmp_path):
-    """bf16 weights under the strategy, and f32 ones in f32 with its states, at once."""
+    """One step updates bf16 weights under the strategy and f32 weights with its states."""
     (tmp_path / "wide.mlir").write_text(WIDE)
     mixed = parameters([(5, 3)]) + parameters([(3,)], torch.float32, seed=1)
     narrow, wide = parameters([(5, 3)]), parameters([(3,)], torch.float32, seed=1)
@@ -125,7 +125,7 @@ def test_the_seed_matters():
 
 
 def test_steps_are_counted_for_each_parameter():
-    """A parameter without a gradient keeps its step, so rows differ later."""
+    """A parameter without a gradient keeps its step count, so rows differ later."""
     together, alone = parameters([(9,), (6,)]), parameters([(9,), (6,)])
     optimizer = tt.AdamW(together, lr=1e-2)
     single = [tt.AdamW([p], lr=1e-2) for p in alone]
@@ -162,7 +162,7 @@ def test_groups_have_their_own_scalars():
 
 
 class LionReference(torch.optim.Optimizer):
-    """Lion as its paper states it."""
+    """Lion as stated in its paper."""
 
     def __init__(self, params, lr, betas, weight_decay):
         super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
@@ -179,7 +179,7 @@ class LionReference(torch.optim.Optimizer):
 
 
 class LAMBReference(torch.optim.Optimizer):
-    """LAMB as its paper states it, with the identity for phi."""
+    """LAMB as stated in its paper, with the identity for phi."""
 
     def __init__(self, params, lr, betas, eps, weight_decay):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps,
@@ -205,7 +205,7 @@ class LAMBReference(torch.optim.Optimizer):
 
 
 def clipped(params):
-    """torch's AdamW after torch's clipping."""
+    """Returns torch's AdamW after torch's clipping."""
     optimizer = torch.optim.AdamW(params, 1e-2, (0.8, 0.95), 1e-6, 0.1)
     step = optimizer.step
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of tandem.torch.recommend and of strategy="auto".
+# This file tests tandem.torch.recommend and strategy="auto".
 #
 #===----------------------------------------------------------------------===#
 
@@ -23,12 +23,12 @@ from tandem.torch.optim._recommend import TOLERANCE, Search  # noqa: E402
 from tandem.torch.optim._roles import describe  # noqa: E402
 
 GIB = 1 << 30
-#: Bytes per parameter of the model below, from all that it can use to nearly the least.
+#: Bytes per parameter of the model below, from more than it can use to nearly the minimum.
 BUDGETS = (100, 13, 9, 8, 7, 6.8)
 
 
 class Model(torch.nn.Module):
-    """One parameter of each role at least; rows that no group divides."""
+    """A model with at least one parameter of each role, and rows that no group size divides."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ def test_roles_of_a_module():
     assert roles["embed.weight"] == "embeddings" and roles["lm_head.weight"] == "head"
     assert roles["position.weight"] == "small tensors"
     assert roles["layers.0.norm.weight"] == roles["layers.1.up.bias"] == "norms and biases"
-    # A layer's own output is not a head.
+    # The output projection of a layer is not a head.
     assert roles["layers.0.up.weight"] == roles["layers.0.output.weight"] == "matrices"
 
 
@@ -150,7 +150,7 @@ def test_modules_say_what_names_do_not():
 
 
 class LlamaConfig:
-    """Stands for a configuration of transformers."""
+    """Represents a configuration of transformers."""
 
     def to_dict(self):
         return {}
@@ -171,14 +171,14 @@ def test_what_is_no_model(model, message):
         tt.recommend(model, "1GiB")
 
 #===----------------------------------------------------------------------===#
-# What is recommended
+# Recommendations
 #===----------------------------------------------------------------------===#
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32))
 @pytest.mark.parametrize("budget", (100, 9, 6.8))
 def test_bytes_are_those_in_memory(budget, dtype):
-    """For each role of a model, and together."""
+    """Bytes match memory for each role of a model, and in total."""
     model = make(dtype)
     budget += 4 if dtype == torch.float32 and budget < 100 else 0
     found = tt.recommend(model, budget * elements(model), codes=False)
@@ -194,7 +194,8 @@ def test_bytes_are_those_in_memory(budget, dtype):
 
 @pytest.mark.filterwarnings("ignore:strategy 'dither-softsign-root' stores gradients in codes")
 def test_codes_are_taken_where_nothing_else_fits():
-    """With what they are in memory, where weights are decoded on demand."""
+    """Codes are chosen only if no other strategy fits, with their bytes for weights decoded on
+    demand."""
     model = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(8))).bfloat16()
     plain = tt.recommend(model, 6.6 * elements(model))
     found = tt.recommend(model, 5.95 * elements(model))
@@ -217,7 +218,7 @@ def test_codes_are_taken_where_nothing_else_fits():
 
 
 def test_types_within_a_role():
-    """A matrix in float32 beside others has its own bytes under the same strategy."""
+    """Under the same strategy, a float32 matrix among others has different bytes."""
     model = make()
     model.layers[0]["up"].weight.data = model.layers[0]["up"].weight.data.float()
     found = tt.recommend(model, "1GiB", codes=False)
@@ -251,8 +252,8 @@ def test_released_gradients_take_less():
 
 @pytest.mark.parametrize("beta2", (0.9, 0.95, 0.97, 0.99, 0.999, 0.9995))
 def test_choices_follow_and_are_the_best(beta2):
-    """No other combination that fits has a much smaller error, and less memory never gives a
-    smaller one."""
+    """No other combination that fits has a much smaller error, and less memory never reduces the
+    error."""
     model, errors = make(), []
     for budget in BUDGETS:
         memory = int(budget * elements(model))
@@ -364,7 +365,7 @@ def test_auto_is_what_is_recommended(budget):
 
 
 def test_auto_without_names():
-    """All that is large has one strategy, and the text says so."""
+    """Without names, all large parameters have one strategy, and the text says so."""
     model = make()
     optimizer = tt.AdamW(model.parameters(), strategy="auto", memory=8 * elements(model))
     names = optimizer.recommendation.strategies
@@ -427,7 +428,7 @@ def test_auto_is_of_what_was_measured(kind):
 
 
 def test_auto_is_no_strategy():
-    """Optimizers of any graph, groups and conversions name one."""
+    """Optimizers of arbitrary graphs, groups and conversions require a named strategy."""
     with pytest.raises(ValueError, match="does not choose for Optimizer: .*docs/Following.md"):
         tt.Optimizer(make().parameters(), "lion", "auto")
     groups = [{"params": make().parameters(), "strategy": "auto"}]
@@ -439,7 +440,7 @@ def test_auto_is_no_strategy():
 
 
 def test_auto_of_adam():
-    """Adam has the choices of AdamW, and the code that makes it."""
+    """Adam has the choices of AdamW and prints code for Adam."""
     found = tt.recommend(make(), "1MiB", optimizer="Adam")
     assert found.strategies == tt.recommend(make(), "1MiB").strategies
     assert "optimizer = tandem.torch.Adam(groups, lr=1e-3" in found.code
@@ -453,7 +454,7 @@ def test_auto_of_adam():
 
 @pytest.mark.parametrize("strategy", ("fp32", "collage-plus", "adam8bit"))
 def test_adam_is_adamw_without_weight_decay(strategy):
-    """The errors, which were measured without it, are those of both."""
+    """The errors were measured without weight decay and apply to both."""
     draw = torch.Generator().manual_seed(1)
     dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
     pair = [torch.nn.Parameter(torch.ones(64, 80, dtype=dtype)) for _ in range(2)]
@@ -477,7 +478,7 @@ OTHERS = ("LAMB", "SGD", "Lion", "RMSprop", "Adagrad", "Adafactor")
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("budget", (100, 6.8))
 def test_bytes_under_other_optimizers(name, budget):
-    """They are those in memory, of an optimizer that the printed code makes; nothing else was
+    """Bytes match the memory of an optimizer made by the printed code; nothing else was
     measured."""
     model = make()
     found = tt.recommend(model, budget * elements(model), codes=False, optimizer=name)
@@ -501,11 +502,11 @@ def test_bytes_under_other_optimizers(name, budget):
 @pytest.mark.parametrize(("name", "follows"), (
     ("Lion", lambda of: of.others["lion"]), ("SGD", lambda of: of.others["sgd_momentum"]),
     ("LAMB", lambda of: of.follows["0.999"]),
-    # Those that compute in bf16 keep its moments in bf16 as well.
+    # Strategies that compute in bf16 also keep its moments in bf16.
     ("Adafactor", lambda of: of.name not in ("bf16", "bf16-kahan", "collage-light",
                                              "collage-plus"))))
 def test_what_follows_under_other_optimizers(name, follows):
-    """No strategy is chosen whose states do not, though one that does may not fit."""
+    """No strategy is chosen whose states do not follow, even if one that follows does not fit."""
     model, kind = torch.nn.Linear(256, 256, bias=False).bfloat16(), KINDS[name]
     search = Search(describe(model), [0.999], 2, Footprints(kind=kind), name)
     able = {of for of in measured() if search._is_able("matrices", of, 2)}
@@ -515,7 +516,7 @@ def test_what_follows_under_other_optimizers(name, follows):
 
 
 def test_settings_of_other_optimizers():
-    """The betas of AdamW's moments are LAMB's as well; others have their own."""
+    """LAMB has the betas of AdamW's moments; other optimizers have different settings."""
     shapes = {"w": (1024, 1024)}
     memory = 11 * 2**20
     found = [tt.recommend(shapes, memory, betas=(0.9, beta2), optimizer="LAMB").strategies

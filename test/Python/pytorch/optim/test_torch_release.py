@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of PyTorch optimizers that release gradients: the
-# same bits as without, how many gradients there are at a time, what is refused.
+# This file tests PyTorch optimizers that release gradients: unchanged bits, the number of gradients
+# that exist at a time, and errors.
 #
 #===----------------------------------------------------------------------===#
 
@@ -40,7 +40,7 @@ def backward(model, seed, scale=1.0):
 
 
 def dtype_for(strategy):
-    """A type that parameters under the strategy can have."""
+    """Returns a dtype that parameters under the strategy can have."""
     optimizer = None
     for dtype in (torch.bfloat16, torch.float32, torch.float16):
         try:
@@ -54,9 +54,9 @@ def dtype_for(strategy):
 
 
 def pair(make=tt.AdamW, strategy="flash", dtype=torch.bfloat16, **options):
-    """Two models and their optimizers; the second one releases gradients."""
+    """Returns two models and their optimizers; the second one releases gradients."""
     models = model_of(dtype), model_of(dtype)
-    # Codes everywhere, in the smallest tensors too.
+    # Codes are used everywhere, also in the smallest tensors.
     options = {"min_8bit_size": 0} | options
     return models, [make(m.parameters(), strategy=strategy, lr=1e-2, gradient_release=r,
                          **options) for m, r in zip(models, (False, True))]
@@ -135,7 +135,7 @@ def test_groups_and_schedulers():
 
 
 def test_groups_that_change():
-    """Between two passes parameters change places, and one moves to another group."""
+    """Between passes, parameters are reordered, and one moves to another group."""
     models, optimizers = pair()
     for model, optimizer in zip(models, optimizers):
         train(model, optimizer, [0])
@@ -190,7 +190,7 @@ def test_copies(copied):
 
 
 def test_passes_of_both_kinds_alternate():
-    """Steps of all parameters are looked at in C++ once they repeat."""
+    """Steps of all parameters are replayed in C++ once they repeat."""
     models, optimizers = pair()
     for seed in range(8):
         for model, optimizer in zip(models, optimizers):
@@ -202,7 +202,7 @@ def test_passes_of_both_kinds_alternate():
 
 
 def test_passes_in_several_threads():
-    """As autograd has one for each device."""
+    """Several threads run backward passes, as autograd does for several devices."""
     models, optimizers = pair(strategy="collage-plus")
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -237,10 +237,10 @@ def test_state_dicts_are_those_of_others():
     ("flash", 5.25), ("flash-32", 6.25), ("coat-bf16", 4.078125), ("fp32", 12),
     ("residual-softsign-root", 5.25), ("fp8-collage-plus", 5.09375)])
 def test_bytes_per_parameter(strategy, expected):
-    """Derived without the gradient, and measured with one gradient at a time."""
+    """The derived bytes exclude the gradient; the measured ones include one gradient at a time."""
     model = model_of(dtype_for(strategy), bias=False)
     most = []
-    for p in model.parameters():  # before the optimizer's own hooks
+    for p in model.parameters():  # runs before the optimizer's own hooks
         p.register_post_accumulate_grad_hook(lambda p: most.append(optimizer.live_bytes()))
     optimizer = tt.AdamW(model.parameters(), strategy=strategy, gradient_release=True)
     assert optimizer.bytes_per_parameter == pytest.approx(expected)
@@ -259,7 +259,7 @@ def test_bytes_per_parameter(strategy, expected):
 
 @pytest.mark.parametrize("release", [False, True])
 def test_one_gradient_at_a_time(release):
-    """A gradient that autograd has handed over is gone when the next one comes."""
+    """A gradient is freed before autograd produces the next one."""
     model, alive, counts = model_of(bias=False), [], []
 
     def note(grad):
@@ -279,7 +279,7 @@ def test_one_gradient_at_a_time(release):
 
 
 #===----------------------------------------------------------------------===#
-# Refused
+# Refusals
 #===----------------------------------------------------------------------===#
 
 

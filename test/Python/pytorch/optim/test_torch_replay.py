@@ -1,10 +1,10 @@
-#===- test_torch_replay.py - Steps that look little ------------*- Python -*-===#
+#===- test_torch_replay.py - Replayed steps -------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a step like the one before, which looks at
-# parameters and states in C++, sees all that may have changed since.
+# This file tests that a replayed step, which checks parameters and states in C++, notices all
+# changes since the previous one.
 #
 #===----------------------------------------------------------------------===#
 
@@ -51,7 +51,7 @@ def to_channels_last(optimizer):
     params_of(optimizer)[4].data = params_of(optimizer)[4].data.t().contiguous().t()
 
 
-#: Changes between two steps, with their gradients set.
+#: Changes between two steps whose gradients are set.
 CHANGES = {
     "nothing": lambda o: None,
     "a rate": lambda o: o.param_groups[1].update(lr=0.5),
@@ -86,7 +86,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_are_seen(change, monkeypatch):
-    """The same steps with all that is looked at each time."""
+    """Results match steps that check everything each time."""
     def run():
         optimizer = make()
         for seed in range(5):
@@ -97,7 +97,7 @@ def test_changes_are_seen(change, monkeypatch):
         return optimizer
 
     got = run()
-    # Gradients that do not lie as their parameter does are copied each time.
+    # Gradients whose layout differs from their parameter's are copied each time.
     assert (got._replay is None) == (change == "another layout")
     monkeypatch.setattr(Steps, "_watched", lambda self, bindings: None)
     want = run()

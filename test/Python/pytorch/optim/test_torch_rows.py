@@ -1,10 +1,9 @@
-#===- test_torch_rows.py - Groups that begin with a row --------*- Python -*-===#
+#===- test_torch_rows.py - Groups that restart in rows --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of scales per group in parameters whose rows are
-# not whole groups.
+# This file tests group scales of parameters whose rows are not whole groups.
 #
 #===----------------------------------------------------------------------===#
 
@@ -29,7 +28,7 @@ from tandem.torch._layout import rows_in_memory
 
 
 def longest_group(name):
-    """The longest group of a strategy's moments, 0 if they have no groups."""
+    """Returns the longest group of a strategy's moments, or 0 if they have no groups."""
     moments = (LIBRARY[name].first, LIBRARY[name].second)
     return max((m.group for m in moments
                 if isinstance(m, Scaled) and isinstance(m.group, int) and m.group < 4096),
@@ -37,8 +36,7 @@ def longest_group(name):
 
 
 GROUPED = [name for name in VISIBLE if longest_group(name)]
-#: Shapes, and how many rows of what length they have where groups have 32, 128 or 256
-#: elements.
+#: Shapes, and the number and length of the joined rows for groups of 32, 128 or 256 elements.
 SHAPES = {
     (5, 300): {32: (5, 300), 128: (5, 300), 256: (5, 300)},
     (6, 100): {32: (6, 100), 128: (6, 100), 256: (3, 200)},
@@ -57,7 +55,7 @@ def make(name, params, **options):
 
 
 def initial_planes(strategy, param, columns):
-    """The planes of each row before the first step."""
+    """Returns the planes of each row before the first step."""
     entries = plane_entries("adamw", strategy, columns)
     rows = []
     for weight in param.detach().reshape(-1, columns):
@@ -72,7 +70,7 @@ def initial_planes(strategy, param, columns):
 
 @pytest.mark.parametrize("name", GROUPED)
 def test_follows_the_model_row_by_row(name):
-    """Each row is a shard of its own, whose elements count from the tensor's first."""
+    """Each row is a separate shard whose elements are numbered from the tensor's first one."""
     strategy, hypers = LIBRARY[name], cases.hypers("adamw", LIBRARY[name], lr=2e-2)
     params = parameters(SHAPES, dtype_of(name))
     columns = [shape[longest_group(name)][1] for shape in SHAPES.values()]
@@ -102,7 +100,7 @@ def test_rows_in_memory(shape, rows):
 
 
 def test_rows_of_other_layouts():
-    """Rows are what comes first in memory."""
+    """Rows follow the order of memory."""
     filters = torch.empty(8, 3, 5, 5).contiguous(memory_format=torch.channels_last)
     assert rows_in_memory(filters, 32) == (8, 75)
     assert rows_in_memory(torch.empty(40, 70).t(), 32) == (40, 70)
@@ -115,7 +113,7 @@ def test_rows_of_other_layouts():
 # Shards, sums, layouts
 #===----------------------------------------------------------------------===#
 
-# Codes that are not rounded by bits, which depend on the parameter's number.
+# Codes without random bits, since these depend on the parameter's number.
 NEAREST = """
 tandem.strategy @nearest8bit compute(<f32, f32>) {
   tandem.assign param = #tandem.float<f32>
@@ -170,7 +168,7 @@ func.func @sums(%p: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
 
 @pytest.mark.parametrize("strategy", ["nearest8bit", "fp32"])
 def test_sums_add_up_the_sums_of_rows(path, strategy):
-    """A row of 300 elements is not a power of two, so that its tree differs."""
+    """A row of 300 elements is not a power of two, so its tree differs."""
     (param,) = params = parameters([(6, 300)], torch.float32)
     optimizer = tt.Optimizer(params, SUM, strategy, path=path, min_8bit_size=0)
     param.grad = torch.randn(6, 300, generator=torch.Generator().manual_seed(1))
@@ -184,7 +182,7 @@ def test_sums_add_up_the_sums_of_rows(path, strategy):
 @pytest.mark.parametrize("shape, layout", [((8, 3, 5, 5), "channels last"),
                                            ((40, 70), "transposed"), ((40, 70), "gaps")])
 def test_layouts(shape, layout):
-    """Rows are those of memory; a state goes to another layout by value."""
+    """Rows follow the order of memory; a state converts to another layout by value."""
     (plain,) = parameters([shape])
     if layout == "channels last":
         memory = torch.empty(8, 5, 5, 3, dtype=torch.bfloat16).permute(0, 3, 1, 2)
@@ -203,7 +201,7 @@ def test_layouts(shape, layout):
     train(optimizer, [2])
     assert (plain - param).abs().max() <= 2.0**-6 * param.abs().max()
     scales = [o.state[p]["exp_avg.scale"] for o, p in ((optimizer, param), (other, plain))]
-    # 70 rows of 40 are 35 of 80.
+    # 70 rows of 40 are joined to 35 of 80.
     assert len(scales[0]) == (35 if layout == "transposed" else len(scales[1]))
     assert torch.isclose(scales[0].max(), scales[1].max(), rtol=0.1)
 
@@ -217,7 +215,7 @@ def test_layouts(shape, layout):
     ("flash", "coat"), ("coat", "adam8bit"), ("adam8bit", "flash"), ("fp32", "adam8bit"),
     ("adam8bit", "fp32")])
 def test_conversions(source, target):
-    """Other groups, other rows: by value."""
+    """States convert by value between different groups and rows."""
     shapes = [shape for shape in SHAPES if len(shape) > 1]
     optimizer = make(source, parameters(shapes, dtype_of(source)))
     train(optimizer, range(3))
@@ -237,7 +235,7 @@ OLD = [(6, 100), (3, 127), (2, 256)]
 
 
 def of_version_2(params):
-    """A state dict whose groups go on from row to row, as those of flat parameters do."""
+    """Returns a state dict whose groups span rows, as those of flat parameters do."""
     flat = make("adam8bit", [torch.nn.Parameter(p.detach().flatten()) for p in params])
     train(flat, range(3))
     state = copy.deepcopy(flat.state_dict())
@@ -251,7 +249,7 @@ def of_version_2(params):
 def test_states_of_version_2_are_loaded():
     params = parameters(OLD)
     optimizer, (state, values) = make("adam8bit", params), of_version_2(params)
-    # There are as many scales as now, but of other elements.
+    # There are as many scales as now, but they cover different elements.
     assert state["state"][1]["exp_avg.scale"].shape == (2,)
     optimizer.load_state_dict(state)
     new, _ = tt.convert_state(state, params, "fp32-optim")
@@ -278,7 +276,7 @@ def test_broken_states_of_version_2_are_refused():
 
 
 def test_pickles_of_version_2():
-    """A pickled optimizer has a version too; one without is of version 2."""
+    """Pickled optimizers have a version, too; those without one have version 2."""
     params = parameters(OLD)
     optimizer, (state, _) = make("adam8bit", params), of_version_2(params)
     optimizer.load_state_dict(state)

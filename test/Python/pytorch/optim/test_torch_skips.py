@@ -1,11 +1,10 @@
-#===- test_torch_skips.py - Steps that leave no trace ----------*- Python -*-===#
+#===- test_torch_skips.py - Skipped steps ---------------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that a step which is skipped or refused, and a gradient
-# that no step takes, leave every part of parameters and state as it was: under every
-# strategy, as it is and with delayed scales of gradients.
+# This file tests that a skipped or refused step, and a gradient that no step uses, do not change
+# parameters or state, under every strategy, with and without delayed scales of gradients.
 #
 #===----------------------------------------------------------------------===#
 
@@ -24,7 +23,7 @@ from support.torch_bits import assert_same_bits, bits, parameters, params_of
 from support.torch_on_gpu import TorchGPU
 
 SHAPES = [(40,), (5, 7), (3, 2, 4)]
-#: One with weights of each kind: in codes, plain, compensated, with a master copy.
+#: One strategy for each kind of weights: coded, plain, compensated, and with a master copy.
 DELAYED = ("fp8-lm-delayed", "fp8-collage-plus", "bf16-dither", "coat-remainder",
            "f16-master-weights")
 
@@ -35,8 +34,8 @@ def gpu():
 
 
 def make(strategy, folder=None, **options):
-    """An optimizer with a norm in f32 beside parameters of the strategy's type; of its
-    strategy with delayed gradients, if they have a folder."""
+    """Returns an optimizer of an f32 norm and parameters of the strategy's type. With a folder,
+    the strategy's gradients have delayed scales."""
     name = strategy if folder is None else with_delayed_gradients(folder, strategy)
     path = [] if folder is None else [folder]
     kernel = tandem.compile("adamw", name, path=path)
@@ -48,7 +47,7 @@ def make(strategy, folder=None, **options):
 
 
 def backward(optimizer, seed, bad=None):
-    """A backward pass; parameter number `bad` gets a NaN."""
+    """Runs a backward pass; parameter number `bad` gets a NaN."""
     generator = torch.Generator().manual_seed(seed)
     for i, p in enumerate(params_of(optimizer)):
         grad = torch.randn(p.shape, generator=generator) * 2.0**(seed % 5)
@@ -64,12 +63,12 @@ def step(optimizer, seed, bad=None):
 
 
 def snapshot(optimizer):
-    """Copies of all parameters and of the state dict."""
+    """Copies all parameters and the state dict."""
     return copy.deepcopy(([bits(p) for p in params_of(optimizer)], optimizer.state_dict()))
 
 
 def assert_unchanged(optimizer, before):
-    """Every entry of the state dict and every parameter is what it was."""
+    """Asserts that all entries of the state dict and all parameters are unchanged."""
     weights, states = before
     for p, want in zip(params_of(optimizer), weights, strict=True):
         assert np.array_equal(bits(p), want)
@@ -93,7 +92,7 @@ def has_history(optimizer):
 
 
 def check_skips(got, want):
-    """Skipped steps among others, the first one too, have never been."""
+    """Asserts that skipped steps, also as the first one, leave no trace."""
     for seed in range(3):
         for bad in range(4):
             before = snapshot(got)
@@ -124,7 +123,7 @@ every_delayed = pytest.mark.parametrize("strategy", DELAYED)
 
 @every_delayed
 def test_gradients_by_hand(strategy, tmp_path):
-    """A step encodes what is put into p.grad when it begins."""
+    """A step begins by encoding gradients set in p.grad."""
     optimizer = make(strategy, tmp_path, skip_nonfinite=True)
     step(optimizer, 0)
     before = snapshot(optimizer)
@@ -138,7 +137,7 @@ def test_gradients_by_hand(strategy, tmp_path):
 
 @every_delayed
 def test_gradients_of_several_passes(strategy, tmp_path):
-    """A sum of passes goes into the history pass by pass, or not at all."""
+    """A sum of passes enters the history pass by pass, or not at all."""
     got, want = (make(strategy, tmp_path, skip_nonfinite=skips) for skips in (True, False))
     for optimizer in (got, want):
         step(optimizer, 0)
@@ -178,7 +177,7 @@ def test_gradients_that_no_step_takes(strategy, tmp_path):
 
 @every_delayed
 def test_gpus(strategy, tmp_path, gpu):
-    """The GPU alone knows whether a step is skipped, by the gradients or by a GradScaler."""
+    """Only the GPU knows whether gradients or a GradScaler skip a step."""
     want = make(strategy, tmp_path)
     for seed in range(2):
         step(want, seed)

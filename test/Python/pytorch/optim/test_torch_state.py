@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of state dicts, copies and pickles of the
-# PyTorch optimizers.
+# This file tests state dicts, copies and pickles of the PyTorch optimizers.
 #
 #===----------------------------------------------------------------------===#
 
@@ -27,7 +26,7 @@ SHAPES = [(17,), (3, 5)]
 
 
 def saved_and_loaded(value):
-    """Through a file, as checkpoints are."""
+    """Saves to a file and loads, as checkpoints are."""
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
@@ -50,7 +49,7 @@ def make(strategy, params=None, **options):
     ("coat", ["exp_avg.scale", "exp_avg.exponent", "exp_avg_sq.scale",
               "exp_avg_sq.exponent"])])
 def test_planes_of_groups(strategy, names):
-    """An entry for each group of each row."""
+    """There is one entry for each group of each row."""
     optimizer = make(strategy, parameters([(7, 143)]), min_8bit_size=0)
     train(optimizer, [0])
     state = optimizer.state[params_of(optimizer)[0]]
@@ -61,7 +60,7 @@ def test_planes_of_groups(strategy, names):
 
 
 def test_loading_keeps_every_bit():
-    """Neither a cast to the weight's type nor a canonical NaN changes a plane."""
+    """Neither a cast to the weight's dtype nor a canonical NaN changes a plane."""
     optimizer = make("remainder")
     train(optimizer, [0])
     p = params_of(optimizer)[0]
@@ -78,7 +77,7 @@ def test_loading_keeps_every_bit():
 
 
 def test_loading_copies():
-    """Two optimizers never share a plane, or one would step the other's state."""
+    """If two optimizers shared a plane, each would update the other's state."""
     optimizer = make("collage-plus")
     train(optimizer, [0])
     other = make("collage-plus")
@@ -192,7 +191,7 @@ def test_refuses_another_graph():
 
 
 def changed(change):
-    """A state dict without its identity, as other tools may leave it."""
+    """Changes a state dict without its identity, as other tools may leave it."""
     optimizer = make("collage-plus")
     train(optimizer, [0])
     state = copy.deepcopy(optimizer.state_dict())
@@ -220,7 +219,7 @@ def test_refuses_other_groups():
 
 
 def test_takes_a_state_of_torch():
-    """Where the planes agree, torch.optim's own state will do."""
+    """If planes agree, torch.optim's own state can be loaded."""
     params = parameters(SHAPES, torch.float32)
     theirs = torch.optim.AdamW(params, lr=1e-2)
     train(theirs, range(3))
@@ -272,7 +271,7 @@ def test_a_popped_state_starts_anew():
 
 
 def test_a_replaced_plane_is_used():
-    """Planes may be replaced, or be given other memory."""
+    """Planes may be replaced or moved to other memory."""
     first, second = make("collage-plus"), make("collage-plus")
     train(first, range(2))
     train(second, range(2))
@@ -296,7 +295,7 @@ def test_a_deleted_plane_is_named():
 
 
 #===----------------------------------------------------------------------===#
-# What torch's optimizers can do beside
+# Other features of torch's optimizers
 #===----------------------------------------------------------------------===#
 
 

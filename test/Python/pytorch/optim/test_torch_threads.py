@@ -50,7 +50,7 @@ def test_no_thread_is_started():
     usual = torch.get_num_threads()
     torch.set_num_threads(7)  # more than the runtime has started so far
     try:
-        torch.randn(1 << 20).exp()  # starts PyTorch's
+        torch.randn(1 << 20).exp()  # starts PyTorch's threads
         before = count_threads()
         normalized()
         assert count_threads() == before
@@ -77,7 +77,7 @@ def test_threads_of_several_callers():
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_child_of_a_fork_has_its_own():
-    """OpenMP's threads stay with the parent, and whoever waits for them waits forever."""
+    """OpenMP's threads exist only in the parent; waiting for them would block forever."""
     want = normalized().view(torch.int16).numpy().tobytes()
     child = os.fork()
     if child == 0:

@@ -1,5 +1,5 @@
-"""Weights that other code writes between steps: the next step starts from the written
-values, wherever a strategy keeps the weight."""
+"""Tests weights that other code writes between steps: the next step starts from the written
+values for every storage of the weight."""
 
 import copy
 
@@ -25,7 +25,7 @@ def model_of(strategy):
 
 
 def trained(strategy, steps=3):
-    """A model after some steps, and its optimizer."""
+    """Returns a model after some steps, and its optimizer."""
     model = model_of(strategy)
     optimizer = tandem.torch.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0,
                                    eps=1e-6, strategy=strategy)
@@ -37,7 +37,7 @@ def trained(strategy, steps=3):
 
 
 def rest(model, optimizer):
-    """A step that changes no weight by itself."""
+    """Takes a step that by itself changes no weight."""
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     model.weight.grad = torch.ones_like(model.weight)
@@ -80,8 +80,8 @@ WRITES = [clamp, replace, foreach, from_vector, load, average, prune]
 
 
 def relative_precision(strategy):
-    """The distance between what was written and what is kept, over the largest magnitude:
-    a unit in the last place of bf16, and of codes the distance to the nearest."""
+    """Returns the distance of written and stored values relative to the largest magnitude: an
+    ulp of bf16, or for codes the distance to the nearest one."""
     return 2**-4 if strategy.startswith("fp8-collage-light") else 2**-7
 
 
@@ -99,7 +99,7 @@ def test_written_weights_are_kept(strategy, write):
     assert (kept - before).abs().max() > 3 * tolerance
 
 
-#: Strategies whose weight is what the parameter shows, and what beside it is exact.
+#: Strategies in which the parameter is the weight, or the additional planes are exact.
 EXACT = [name for name in tandem.strategies()
          if name.endswith("master-weights") or name in ("coat", "fp32", "fp32-optim")]
 
@@ -133,7 +133,7 @@ CODED = ["fp8-collage-light", "fp8-collage-plus", "fp8-lm", "dither-softsign-roo
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("strategy", CODED)
 def test_what_nobody_wrote_stays_as_the_codes_have_it(strategy, dtype):
-    """Codes keep what the copy in the parameter has no bits for."""
+    """Codes keep bits that the parameter's copy cannot represent."""
     states, weights = [], []
     for decodes in (False, True):
         model = model_of(strategy).to(dtype)
@@ -155,7 +155,7 @@ def test_what_nobody_wrote_stays_as_the_codes_have_it(strategy, dtype):
 
 @pytest.mark.parametrize("strategy", CODED)
 def test_layouts(strategy):
-    """A parameter that is transposed, or has gaps, is written and read all the same."""
+    """A parameter that is transposed or has gaps is written and read correctly."""
     results = []
     for lay_out in (lambda p: p, lambda p: p.t().contiguous().t(),
                     lambda p: torch.stack([p, p], -1)[..., 0]):
@@ -169,7 +169,7 @@ def test_layouts(strategy):
         optimizer.step()
         assert param.abs().max() < 1.1
         results.append(param.detach().contiguous())
-    if strategy.startswith("fp8-lm"):  # one scale, whatever the layout
+    if strategy.startswith("fp8-lm"):  # one scale for any layout
         assert torch.equal(results[0], results[2])
 
 
@@ -230,7 +230,7 @@ def test_sums_over_weights_some_of_which_are_decoded_on_demand():
 
 
 def test_the_copy_is_one_plane():
-    """A step launches the copy's plane; saved and counted planes do not include it."""
+    """A step launches with the copy's plane, which saved and counted planes exclude."""
     model, optimizer = trained("fp8-collage-plus")
     assert not any("working" in name for name in optimizer.state[model.weight])
     assert optimizer.bytes_per_parameter < 6.3

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of examples/trainers, and of what README.md there says of
-# Hugging Face's Trainer, Accelerate and Lightning.
+# This file tests examples/trainers, and the statements of its README.md about Hugging Face's
+# Trainer, Accelerate and Lightning.
 #
 #===----------------------------------------------------------------------===#
 
@@ -30,7 +30,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 AdamW = tandem.torch.AdamW
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples/trainers"
 sys.path.insert(0, str(EXAMPLES))
-#: Each example, what it resumes from, and the losses that it computes for a step.
+#: For each example, the checkpoint that it resumes from, and the losses per step.
 CASES = {"trainer": ("checkpoint-10", 1), "accelerate_loop": ("", 2),
          "lightning_module": ("epoch=0.ckpt", 2)}
 
@@ -50,7 +50,7 @@ def load(name):
 
 
 def use(monkeypatch, **options):
-    """Has the examples make their optimizers with other options."""
+    """Makes the examples create their optimizers with other options."""
 
     class Ours(AdamW):
         def __init__(self, params, **given):
@@ -67,7 +67,7 @@ def norm_of(optimizer):
 
 @pytest.fixture
 def steps():
-    """The norm of the gradients and the learning rate of each step of ours."""
+    """Records the gradient norm and the learning rate of each of our steps."""
     seen = []
 
     def note(optimizer, *_):
@@ -80,7 +80,7 @@ def steps():
 
 
 def same(a, b):
-    """Whether two values of a state dict are the same, bit for bit."""
+    """Returns whether two values of a state dict have the same bits."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
@@ -92,8 +92,8 @@ def same(a, b):
 
 
 def check_resumed(name, folder, **options):
-    """Trains, and again from the checkpoint after the first epoch: losses, weights and all
-    states are the same. Returns the losses."""
+    """Trains, and resumes from the checkpoint after the first epoch, with the same losses,
+    weights and states. Returns the losses."""
     module = load(name)
     losses, model, optimizer = module.train(str(folder), **options)
     again, resumed, other = module.train(str(folder), resume=str(folder / CASES[name][0]),
@@ -120,7 +120,7 @@ def test_prints(name, capsys):
 
 def test_resumes(name, tmp_path, steps):
     check_resumed(name, tmp_path)
-    # Two batches are one step, and schedules go on where they were.
+    # Two batches are one step, and schedules continue.
     rates = [lr for _, lr in steps]
     assert len(rates) == 30 and rates[20:] == rates[10:20]
     assert max(rates) == 0.01 and 0 < rates[19] < 1e-4
@@ -135,13 +135,13 @@ def test_clips(name, tmp_path, steps):
     assert free[0][0] == clipped[0][0] and free[0] != clipped[0]
 
 #===----------------------------------------------------------------------===#
-# What README.md says
+# Statements of README.md
 #===----------------------------------------------------------------------===#
 
 
 @pytest.mark.parametrize("strategy", ["fp8-collage-plus", "dither-softsign-root"])
 def test_codes(name, strategy, tmp_path, monkeypatch, steps):
-    """Weights and gradients in codes resume as well, and max_norm of the optimizer clips."""
+    """Coded weights and gradients resume, too, and the optimizer's max_norm clips."""
     monkeypatch.setattr(_notices, "_given", set())
     use(monkeypatch, strategy=strategy, max_norm=0.5)
     with warnings.catch_warnings():

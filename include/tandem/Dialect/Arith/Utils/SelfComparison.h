@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what a comparison of a float with itself gives.
+// This file declares the analysis of comparisons of a float with itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +19,9 @@
 
 namespace tandem {
 
-/// Returns what a comparison of a value with itself gives for NaN and for
-/// numbers alike, if it gives the same. LLVM knows, and drops what is computed
-/// for the other case.
+/// Returns the result of a comparison of a value with itself if it is the same
+/// for NaN and for numbers. LLVM folds such a comparison and drops what is
+/// computed for the other case.
 std::optional<bool> compareWithItself(arith::CmpFOp op);
 
 } // namespace tandem

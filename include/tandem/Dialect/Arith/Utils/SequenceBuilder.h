@@ -23,6 +23,7 @@ namespace tandem {
 
 /// Bit patterns of an f32: every bit except the sign, the exponent's bits
 /// (which are infinity), and a quiet NaN.
+inline constexpr uint64_t f32SignMask = 0x80000000;
 inline constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
 inline constexpr uint64_t f32Infinity = 0x7F800000;
 inline constexpr uint64_t f32QuietNaN = 0x7FC00000;
@@ -40,8 +41,8 @@ public:
   Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
   Value neg(Value a) { return make<arith::NegFOp>(a); }
   Value fma(Value a, Value b, Value c);
-  /// A polynomial of x, by fma from the highest coefficient down; the constant
-  /// one stands first.
+  /// Builds a polynomial of x, by fma from the highest coefficient down. The
+  /// constant coefficient comes first.
   Value polynomial(Value x, ArrayRef<double> coefficients);
   Value sqrt(Value a);
   Value abs(Value a);
@@ -54,6 +55,10 @@ public:
   Value muli(Value a, Value b) { return make<arith::MulIOp>(a, b); }
   Value shl(Value a, unsigned n) { return make<arith::ShLIOp>(a, like(a, n)); }
   Value shr(Value a, unsigned n) { return make<arith::ShRUIOp>(a, like(a, n)); }
+  /// Shifts copies of the sign bit in.
+  Value shrs(Value a, unsigned n) {
+    return make<arith::ShRSIOp>(a, like(a, n));
+  }
 
   Value compare(arith::CmpFPredicate predicate, Value a, Value b) {
     return make<arith::CmpFOp>(predicate, a, b);
@@ -65,34 +70,36 @@ public:
     return make<arith::SelectOp>(condition, a, b);
   }
 
-  /// `value` with another element type, by extf, truncf (one rounding to
+  /// Converts `value` to another element type, by extf, truncf (one rounding to
   /// nearest), or nothing. f16 and bf16 convert through f32, exactly rounded.
   Value convert(Value value, Type element);
-  /// `value`'s bits as another element type of the same width.
+  /// Returns `value`'s bits as another element type of the same width.
   Value bitcast(Value value, Type element);
   /// Zero-extends or truncates an integer to the element type.
   Value resize(Value value, Type element);
-  /// The f32 of a signed i32.
+  /// Converts a signed i32 to f32.
   Value toReal(Value integer);
-  /// The bits of a float.
+  /// Returns the bits of a float.
   Value bits(Value value);
-  /// A scalar in the shape of another value.
+  /// Broadcasts a scalar to the shape of another value.
   Value spread(Value scalar, Value shape);
 
-  /// An integer constant in the type of `value`.
+  /// Returns an integer constant of the type of `value`.
   Value like(Value value, uint64_t constant) {
     return integer(value.getType(), constant);
   }
-  /// An integer constant, splat over a shaped type.
+  /// Returns an integer constant, a splat if the type is shaped.
   Value integer(Type type, uint64_t constant);
-  /// A float constant given by value (exactly representable), splat.
+  /// Returns a float constant given by value (exactly representable), or a
+  /// splat.
   Value real(Type type, double constant);
-  /// Positive zero of a float or integer type, splat.
+  /// Returns positive zero of a float or integer type, or a splat.
   Value zero(Type type);
-  /// A float constant given by its bits, splat.
+  /// Returns a float constant given by its bits, or a splat.
   Value fromBits(Type type, uint64_t bits);
 
-  /// The bits of `value`, any NaN replaced by the one NaN that stores write.
+  /// Returns the bits of `value`, with any NaN replaced by the one that stores
+  /// write.
   Value canonicalBits(Value value);
 
   OpBuilder &builder;

@@ -27,18 +27,19 @@
 #include "tandem/Dialect/MCF/IR/MCFEnums.h.inc"
 
 namespace tandem::mcf {
-/// Whether `type` is a format that a component may have.
+/// Returns whether `type` is a format that a component may have.
 bool isComponentFormat(Type type);
 
-/// `shape` with its element type replaced: a scalar stays a scalar.
+/// Returns `shape` with its element type replaced. A scalar stays a scalar.
 Type withElementType(Type shape, Type element);
 
-/// Parses and prints `bf16 x 2` or `bf16, f8E5M2`.
+/// Parse and print `bf16 x 2` or `bf16, f8E5M2`.
 FailureOr<SmallVector<Type>> parseComponentList(AsmParser &parser);
 void printComponentList(AsmPrinter &printer, ArrayRef<Type> components);
 
-/// The leading component's type of an expansion, in the expansion's shape;
-/// `type` itself where it holds no expansion (the verifier reports that).
+/// Returns the leading component's type of an expansion, in the expansion's
+/// shape, or `type` itself if it holds no expansion (the verifier reports
+/// that).
 Type getLeadingLike(Type type);
 } // namespace tandem::mcf
 

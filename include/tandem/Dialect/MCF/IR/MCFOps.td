@@ -37,15 +37,15 @@ class MCF_PairOp<string mnemonic, list<Trait> traits = []>
 def MCF_FastTwoSumOp : MCF_PairOp<"fast_two_sum"> {
   let summary = "sum and its rounding error, for |lhs| >= |rhs|";
   let description = [{
-    With `granted` (|lhs| >= |rhs|, or lhs = 0, is granted by the algorithm):
+    With `granted`, the algorithm guarantees that |lhs| >= |rhs| or lhs = 0:
 
     ```
     x = lhs + rhs;  y = rhs - (x - lhs)
     ```
 
-    x + y = lhs + rhs exactly if the grant holds and x is finite, subnormals
-    included (Dekker 1971). If it does not hold the same three operations are
-    executed. Without `granted` the operation means `mcf.two_sum`.
+    x + y = lhs + rhs exactly if the guarantee holds and x is finite, subnormals
+    included (Dekker 1971). If it does not hold, the same three operations are executed.
+    Without `granted` the operation means `mcf.two_sum`.
 
     Constraint: (C1) the result has two components of one format.
 
@@ -108,8 +108,8 @@ def MCF_TwoProdDekkerOp : MCF_PairOp<"two_prod_dekker"> {
     x = a * b;  y = l*l' - (((x - h*h') - l*h') - h*l')
     ```
 
-    (Dekker 1971.) An operation of its own, never substituted for
-    `mcf.two_prod`: it overflows earlier and needs p bits of split.
+    This is Dekker's product (1971). It is never substituted for `mcf.two_prod`, because
+    it overflows earlier and needs p bits of split.
 
     Constraint: (C1) the result has two components of one format.
 
@@ -196,7 +196,7 @@ def MCF_KahanOp : MCF_ExpansionComponentOp<"kahan"> {
     d = a + y;  x' = x + d;  y' = d - (x' - x)
     ```
 
-    One Fast2Sum cheaper than `mcf.grow`, and not renormalized.
+    It is one Fast2Sum cheaper than `mcf.grow`, and does not renormalize.
 
     Constraint: (C1) two components of one format.
 
@@ -256,8 +256,8 @@ def MCF_MulOp : MCF_BinaryOp<"mul", [Commutative]> {
     (x, e) = fast_two_sum(x, e)
     ```
 
-    Commutative as written (DWTimesDW1's shape): every bit is the same when the
-    operands are swapped. Relative error at most 5u^2 (p >= 6).
+    It is commutative as written (DWTimesDW1's shape): every bit is the same when the
+    operands are swapped. The relative error is at most 5u^2 (p >= 6).
 
     Three components (Zhang and Aiken, *MultiFloats*, SC 2025), also
     commutative:
@@ -315,7 +315,7 @@ def MCF_AddOp : MCF_BinaryOp<"add", [Commutative]> {
 def MCF_SubOp : MCF_BinaryOp<"sub"> {
   let summary = "subtract two expansions";
   let description = [{
-    `mcf.add` of the negated second operand.
+    This is `mcf.add` with the second operand negated.
 
     Example:
 
@@ -338,7 +338,7 @@ def MCF_DivOp : MCF_BinaryOp<"div"> {
     z = ((x1 - r) + (x2 - f)) / y1;  (t, z) = fast_two_sum(t, z)
     ```
 
-    Three components by long division: q1 = x1/y1, r = x - q1*y (`mcf.scale`,
+    Three components use long division: q1 = x1/y1, r = x - q1*y (`mcf.scale`,
     `mcf.sub`), q2 = r1/y1, r = r - q2*y, q3 = r1/y1, renormalized.
 
     Example:
@@ -379,7 +379,7 @@ def MCF_SqrtOp : MCF_Op<"sqrt", [SameOperandsAndResultType]> {
 def MCF_RenormalizeOp : MCF_Op<"renormalize", [SameOperandsAndResultType]> {
   let summary = "make the components non-overlapping";
   let description = [{
-    TwoSums from the last component up, then (three components) once more from
+    Applies TwoSum from the last component up and, with three components, once more from
     the first down:
 
     ```
@@ -402,9 +402,9 @@ def MCF_RenormalizeOp : MCF_Op<"renormalize", [SameOperandsAndResultType]> {
 def MCF_CompareOp : MCF_Op<"compare", [SameTypeOperands]> {
   let summary = "ordered comparison of two expansions";
   let description = [{
-    Lexicographic over the components, which orders normalized expansions as
-    the numbers they represent. A NaN in a deciding component makes it false.
-    Predicates: eq, lt, le, gt, ge.
+    Compares lexicographically over the components, which orders normalized expansions
+    as the numbers they represent. The result is false if a deciding component is NaN.
+    The predicates are eq, lt, le, gt and ge.
 
     Constraint: (C1) the result is i1 in the operands' shape.
 
@@ -424,7 +424,8 @@ def MCF_CompareOp : MCF_Op<"compare", [SameTypeOperands]> {
 def MCF_NegOp : MCF_Op<"neg", [SameOperandsAndResultType]> {
   let summary = "negate every component";
   let description = [{
-    Exact: the sign of each component flips, a mixed expansion's as stored.
+    Flips the sign of each component as it is stored, which is exact, also in a mixed
+    expansion.
 
     Example:
 
@@ -466,7 +467,7 @@ def MCF_PackOp : MCF_Op<"pack"> {
 def MCF_ComponentsOp : MCF_Op<"components"> {
   let summary = "the components of an expansion";
   let description = [{
-    The inverse of `mcf.pack`.
+    This is the inverse of `mcf.pack`.
 
     Constraint: (C1) one result per component, of its type and the operand's
     shape.
@@ -487,7 +488,7 @@ def MCF_ComponentsOp : MCF_Op<"components"> {
 def MCF_ConstantOp : Op<MCF_Dialect, "constant", [Pure]> {
   let summary = "the nearest expansion of a literal";
   let description = [{
-    Each component is the rest of the f64 literal rounded once.
+    Each component is the remainder of the f64 literal, rounded once.
 
     Example:
 

@@ -43,13 +43,14 @@ def MCF_ExpansionType : TypeDef<MCF_Dialect, "Expansion",
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// Number of components.
+    /// Returns the number of components.
     unsigned getLength() const { return getComponents().size(); }
-    /// The format all arithmetic rounds to.
+    /// Returns the format that all arithmetic rounds to.
     Type getLeading() const { return getComponents().front(); }
-    /// Whether the trailing component has a different format from the leading one.
+    /// Returns whether the trailing component has a different format from the leading
+    /// one.
     bool isMixed() const { return getComponents().back() != getLeading(); }
-    /// The expansion of `length` components of one format.
+    /// Returns the expansion of `length` components of one format.
     static ExpansionType get(Type component, unsigned length);
   }];
 }

@@ -18,38 +18,55 @@
 
 namespace tandem::scaled {
 
-/// The bits of |y|, at most those of `largest`, also where y is not a number.
+/// Returns the bits of |y|, clamped to those of `largest`, also if y is NaN.
 Value clampMagnitude(tandem::SequenceBuilder &b, Value y, double largest);
 
-/// y, or `smallest` where y is less and its value positive. `isPositive` is an
-/// i1, or null where nothing is to be raised.
+/// Returns y, or `smallest` if y is less and its value is positive.
+/// `isPositive` is an i1, or null if nothing is to be raised.
 Value raiseToSmallest(tandem::SequenceBuilder &b, Value y, Value isPositive,
                       float smallest);
 
-/// The same for an f32 that is stored in a format as it is.
+/// Does the same for an f32 that is stored in a format without a scale.
 Value raiseToSmallest(tandem::SequenceBuilder &b, Value x, Type format);
 
-/// The bits by which y is rounded by dither or stochastically: the complement
-/// of dithered ones where y is negative, so that the same bits send both signs
-/// towards positive infinity.
+/// Returns the bits by which y is rounded by dither or stochastically. Dithered
+/// bits are complemented if y is negative, so that the same bits send both
+/// signs towards positive infinity.
 Value orientBits(tandem::SequenceBuilder &b, Value y, Value random,
                  tandem::RoundingMode rounding);
 
-/// One of the two integers around a level in [0, 2^15), as i32: the next one
-/// where the level's fraction by 2^16, rounded, and the bits reach 2^16.
+/// Rounds a level in [0, 2^15) to one of the two integers around it, an i32:
+/// the next one if the level's fraction times 2^16, rounded, and the bits add
+/// up to at least 2^16.
 Value roundLevel(tandem::SequenceBuilder &b, Value level, Value random);
 
-/// The quotient, rounded once, of an integer by 127, 254 or 32767, of which it
-/// is no more. `number` is an f32; that of zero is +0.
-Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor);
+/// Returns the bits that `roundSignedLevel` adds to a level with y's sign.
+Value orientSignedBits(tandem::SequenceBuilder &b, Value y, Value random,
+                       tandem::RoundingMode rounding);
 
-/// The bits of y in the format, as i32: `code`, of its magnitude in the bits
-/// that the format has for it, with y's sign, or what stands for a y that was
-/// not finite before it was scaled.
+/// Returns the integer nearest to a level of less than 2^22, as i32. Ties go to
+/// the even integer.
+Value roundSigned(tandem::SequenceBuilder &b, Value level);
+
+/// Returns, as i32 and with the sign of y, an integer next to a level in
+/// [0, 2^15): the nearest one, or the one that `roundLevel` chooses by the bits
+/// that `orientBits` returns.
+Value roundSignedLevel(tandem::SequenceBuilder &b, Value y, Value level,
+                       Value random, tandem::RoundingMode rounding);
+
+/// Returns the quotient of an integer by 127, 254 or 32767, rounded once, times
+/// `unit`, a power of two. The integer's magnitude is at most the divisor.
+/// `number` is an f32; the quotient of zero is +0.
+Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor,
+                    double unit = 1.0);
+
+/// Returns the bits of y in the format, as i32: those of its magnitude, which
+/// are the low bits of `code`, with y's sign. A y that was not finite before it
+/// was scaled becomes NaN or infinity, as far as the format has them.
 Value encodeFloat(tandem::SequenceBuilder &b, Value y, Value isFinite,
                   Value code, tandem::FloatFormat format);
 
-/// The f32 of a float's bits, an integer of its width or a wider one.
+/// Returns the f32 of a float's bits, an integer of its width or a wider one.
 Value decodeFloat(tandem::SequenceBuilder &b, Value code,
                   tandem::FloatFormat format);
 

@@ -19,8 +19,8 @@
 
 namespace tandem::scaled {
 
-/// log2 of a positive normal f32. Zero has -127; subnormal numbers have some
-/// value of at most -126.
+/// Builds log2 of a positive normal f32. Zero gives -127; subnormal numbers
+/// give some value of at most -126.
 ///
 ///   e = (bits(x) - bits(sqrt(1/2))) >> 23;  m = x * 2^-e;  f = m - 1
 ///   log2(x) = RN(e + RN(f * P(f))), P of degree 8 by Horner's rule with fma.
@@ -29,7 +29,7 @@ Value buildLog2(tandem::SequenceBuilder &b, Value x);
 /// Computes log2(x) of a constant in the same way.
 double foldLog2(float x);
 
-/// 2^x for x up to 126; less than -100 and NaN count as -100.
+/// Builds 2^x for x up to 126. Values less than -100, and NaN, count as -100.
 ///
 ///   n = the integer nearest to x, ties to even;  f = x - n
 ///   2^x = 2^n * Q(f), Q of degree 6 by Horner's rule with fma.

@@ -28,7 +28,7 @@
 namespace tandem::scaled {
 /// One array of codes.
 struct CodePlane {
-  /// Appended to the name of the tensor: "" or ".lo".
+  /// The suffix to the tensor's name: "" or ".lo".
   std::string suffix;
   /// A float format, or i8 for codes that are not floats.
   Type elementType;
@@ -48,16 +48,17 @@ inline llvm::hash_code hash_value(const ExponentRange &range) {
 
 /// The inputs of an encoding besides the scaled value.
 struct CodeInputs {
-  /// An i1: whether what was scaled is finite. Then the value saturates; else
-  /// the code says NaN, or infinity where it has one. For a code without NaN,
-  /// whether its group is finite, of whose elements the codes are 0 otherwise.
+  /// An i1: whether the value is finite before it is scaled. If so, the code
+  /// saturates; otherwise it is NaN, or infinity if the format has one. For a
+  /// code without NaN it is whether the group is finite; otherwise the group's
+  /// codes are 0.
   Value isFinite;
   /// The group's exponent in eighths, an i32, for a code with a range.
   Value exponent;
   /// An i32 in [0, 2^16) for a code that rounds by bits.
   Value random;
-  /// An i1: whether what was scaled is positive, so that it must not become
-  /// zero. Null where it may.
+  /// An i1: whether the value is positive before it is scaled, so that it must
+  /// not become zero. Null if it may.
   Value isPositive;
 };
 
@@ -65,16 +66,17 @@ struct CodeInputs {
 LogicalResult verifyRounding(function_ref<InFlightDiagnostic()> emitError,
                              StringRef what, tandem::RoundingMode rounding);
 
-/// The bits of |x|, an f32.
+/// Returns the bits of |x|, an f32.
 Value takeMagnitude(tandem::SequenceBuilder &b, Value x);
 
-/// Whether a scale can have this type.
+/// Returns whether a scale can have this type.
 bool isScaleType(Type type);
 
 /// The largest margin, in powers of two, of a scale.
 inline constexpr int64_t maxMargin = 16;
 
-/// An f32 above or below which a scale of this type for this code is clamped.
+/// The smallest and largest f32 that a scale of a type for a code is clamped
+/// to.
 struct ScaleRange {
   double smallest, largest;
 };
@@ -91,11 +93,12 @@ struct ScaleRange {
 #include "tandem/Dialect/Scaled/IR/ScaledOps.h.inc"
 
 namespace tandem::scaled {
-/// The range of scales of type `type` for `code`: the positive range of the
-/// type, and [2^-126, 2^(127 - floor(log2 L))], L the code's largest magnitude.
+/// Returns the range of scales of type `type` for `code`: the positive range of
+/// the type, and [2^-126, 2^(127 - floor(log2 L))], where L is the code's
+/// largest magnitude.
 ScaleRange getScaleRange(Type type, CodeAttrInterface code);
 
-/// Parses and prints a code nested in another attribute. The parser's error
+/// Parse and print a code nested in another attribute. The parser's error
 /// message lists the codes.
 ParseResult parseCode(AsmParser &parser, CodeAttrInterface &code);
 void printCode(AsmPrinter &printer, CodeAttrInterface code);

@@ -15,9 +15,9 @@ include "tandem/Dialect/Scaled/IR/CodeInterface.td"
 include "tandem/Dialect/Scaled/IR/ScaledDialect.td"
 include "tandem/Support/RoundingMode.td"
 
-/// The rule by which a scale is made, `recipe = ...` in a storage. It is not a layer's recipe,
-/// which is a strategy. State dicts keep storages as text and are refused under a storage
-/// of another text, so that the spelling stays.
+/// The rule that computes a scale, `recipe = ...` in a storage. It is not a layer's
+/// recipe, which is a strategy. The spelling must not change: state dicts contain
+/// storages as text and are rejected under a storage with a different text.
 def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude, or that it is given", [
   I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"pow2", 1>,
   I32EnumAttrCase<"mx_floor", 2>, I32EnumAttrCase<"given", 3>]> {
@@ -38,12 +38,11 @@ class Scaled_Code<string name, string codeMnemonic, list<string> own = []>
 def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding", "getNearest"]> {
   let summary = "a small float";
   let description = [{
-    Rounded to nearest, ties to even, with gradual underflow; finite values
-    saturate. Zero keeps its sign. NaN is canonical; infinity stays infinity in
-    a format that has it and is NaN in one that does not. (A hardware conversion
-    with `.satfinite` would hide infinities.) With `stochastic` or `dither`, 16 bits
-    for each element decide which of the two numbers around a value is taken, as
-    under `#tandem.float`.
+    Rounds to nearest, ties to even, with gradual underflow; finite values saturate.
+    Zero keeps its sign. NaN is canonical; infinity stays infinity in a format that has
+    it and is NaN in one that does not. (A hardware conversion with `.satfinite` would
+    hide infinities.) With `stochastic` or `dither`, 16 bits for each element decide
+    which of the two numbers around a value is taken, as under `#tandem.float`.
 
     ```mlir
     #scaled.float<f8E4M3FN>
@@ -60,9 +59,9 @@ def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding", "ge
 def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding", "getNearest"]> {
   let summary = "two small floats, the second for what the first leaves";
   let description = [{
-    hi = fl(y), lo = fl(y - hi), or +0 if hi is not finite; read as RN32(hi + lo). One
-    scale serves both (Yu et al., *Collage*, appendix D, with the scale of a group).
-    With `stochastic` or `dither` bits decide how the second is rounded.
+    hi = fl(y), lo = fl(y - hi), or +0 if hi is not finite; the pair is read as
+    RN32(hi + lo). One scale serves both (Yu et al., *Collage*, appendix D, with the scale
+    of a group). With `stochastic` or `dither`, bits decide how the second is rounded.
 
     ```mlir
     #scaled.pair<f8E4M3FN>
@@ -87,16 +86,16 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
     numbers:
 
     - `ieee`: E all ones: infinity where M = 0, else NaN;
-    - `nan` (default): all ones but the sign are NaN, there is no infinity;
+    - `nan` (default): codes that are all ones except for the sign are NaN, there is no
+      infinity;
     - `negative_zero`: the code of -0 is NaN, there is no infinity;
-    - `none`: NaN becomes the largest number, infinity that of its sign.
+    - `none`: NaN becomes the largest number, infinity the largest number of its sign.
 
-    `rounding` is `nearest` (default; ties go to the even code), `stochastic` or
-    `dither` (which draw bits as `#tandem.float<bf16, stochastic>` and
-    `#tandem.float<bf16, dither>` do) or `toward_zero`; finite values saturate. With `exponents = [least, most]`
-    magnitudes but zero are at least 2^least and at most the number before
-    2^(most + 1) when they are stored; with the format's own smallest exponent,
-    1 - bias, as least, subnormal numbers stay.
+    `rounding` is `nearest` (default; ties go to the even code), `stochastic` or `dither` (which
+    draw bits as `#tandem.float<bf16, stochastic>` and `#tandem.float<bf16, dither>` do) or
+    `toward_zero`; finite values saturate. With `exponents = [least, most]`, nonzero magnitudes are
+    clamped when they are stored, to at least 2^least and at most the number before 2^(most + 1). If
+    `least` is the format's own smallest exponent, 1 - bias, subnormal numbers stay.
 
     ```mlir
     #scaled.minifloat<exponent = 4, mantissa = 2>
@@ -125,15 +124,16 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding
     Quantization*, as bitsandbytes lays it out: 0, 1, and in each decade
     [10^(i-7), 10^(i-6)], i = 0 to 6, the centres of 2^i (`signed`) or 2^(i+1)
     (`unsigned`) equal parts; `signed` also has the negative of each except 1. The byte
-    is the number's index in ascending order, so that zero is 127 (`signed`) or 0.
-    Written is the nearest, or with `stochastic` or `dither` one of the two around the
-    value, in f32 arithmetic (see docs/Numerics.md). One number gives its code to NaN,
-    under `unsigned` to every negative value as well: 1 (`signed`, -0.979) or 254
-    (`unsigned`, 0.996), where the numbers are closest together for their size.
+    `unsigned`) equal parts; `signed` also has the negative of each except 1. The byte
+    is the number's index in ascending order, so that zero is 127 (`signed`) or 0. A
+    value is stored as the nearest number, or with `stochastic` or `dither` as one of
+    the two around it, in f32 arithmetic (see docs/Numerics.md). One number shares its
+    code with NaN, and under `unsigned` with every negative value: 1 (`signed`, -0.979)
+    or 254 (`unsigned`, 0.996), where the numbers are closest together for their size.
 
-    Since `signed` has no -1, a negative value counts for 1 / 0.99296875 of its
-    magnitude where the scale of its group is made: the group's largest negative value
-    has a code, too.
+    Since `signed` has no -1, a negative value counts as its magnitude divided by
+    0.99296875 when the scale of its group is made, so that the group's largest negative
+    value has a code, too.
 
     ```mlir
     #scaled.dynamic<signed>
@@ -150,20 +150,18 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding
 def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange", "getRounding", "getNearest"]> {
   let summary = "a code, whose range each group stretches by a power";
   let description = [{
-    Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's
-    scale, at or above its largest magnitude, x is stored as
-    fl(L * (|x| / M)^k) with x's sign, L the code's largest number of that sign, and read
-    as M * (|number| / L)^(1/k). The group's exponent k = j / 8, 8 <= j <= 128, is
-    the largest with (M / smallest)^k <= `range`, and 1 if there is none: the
-    values of a group that spans little fill the format.
+    Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's scale, at or above
+    its largest magnitude, x is stored as fl(L * (|x| / M)^k) with x's sign, L the code's largest
+    number of that sign, and read as M * (|number| / L)^(1/k). The group's exponent k = j / 8, 8 <=
+    j <= 128, is the largest with (M / smallest)^k <= `range`, and 1 if there is none, so that the
+    values of a group with a small range fill the format.
 
-    The powers are f32 sequences, the same on every target, of log2 and exp2
-    (see docs/Numerics.md). Zero and values that are not finite are stored as
-    the code stores them; the code's rounding applies to the stretched number. The
-    code is `#scaled.dynamic` or `#scaled.float`, which is written as its format if it
-    rounds to nearest. For a float, a range of up to the largest by the
-    smallest normal number keeps all codes normal; one beyond it, down to the
-    subnormal numbers.
+    The powers are f32 sequences of log2 and exp2 that are the same on every target (see
+    docs/Numerics.md). Zero and values that are not finite are stored as the code stores
+    them; the code's rounding applies to the stretched number. The code is
+    `#scaled.dynamic` or `#scaled.float`, which is written as its format if it rounds to
+    nearest. For a float, a range of up to the largest number divided by the smallest
+    normal one keeps all codes normal; a larger range also uses subnormal numbers.
 
     ```mlir
     #scaled.expanded<f8E4M3FN, range = 229376.0>
@@ -182,10 +180,11 @@ def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange
 def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRounding", "getNearest"]> {
   let summary = "an 8-bit integer, companded by the softsign function";
   let description = [{
-    127 * (2 z / (1 + |z|)) to the nearest integer, ties to even, for z in
-    [-1, 1]; -128 stands for NaN. Read as w / (2 - |w|) with w = code / 127.
-    Every operation is rounded to f32 (FlashOptim's first moment). With `stochastic`
-    or `dither` bits decide which of the two integers around it the number becomes.
+    A value z in [-1, 1] is stored as 127 * (2 z / (1 + |z|)), rounded to the nearest
+    integer, ties to even; -128 stands for NaN. It is read as w / (2 - |w|) with w =
+    code / 127. Every operation is rounded to f32 (FlashOptim's first moment). With
+    `stochastic` or `dither`, bits decide which of the two integers around it the number
+    becomes.
 
     ```mlir
     #scaled.softsign
@@ -202,11 +201,11 @@ def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRound
 def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding", "getNearest"]> {
   let summary = "an unsigned 8-bit integer for the root of a value";
   let description = [{
-    254 * z to the nearest integer, ties to even, where z in [0, 1] is the
-    scaled square root of the value; 255 stands for NaN, also of a negative
-    value. Read as the square of (code / 254) * scale (FlashOptim's second
-    moment, with a code set apart for NaN). With `stochastic` or `dither` bits decide
-    which of the two integers around it the number becomes.
+    A value is stored as 254 * z, rounded to the nearest integer, ties to even, where z
+    in [0, 1] is its scaled square root; 255 stands for NaN and for negative values. It
+    is read as the square of (code / 254) * scale (FlashOptim's second moment, with a
+    code set apart for NaN). With `stochastic` or `dither`, bits decide which of the two
+    integers around it the number becomes.
 
     ```mlir
     #scaled.root
@@ -224,21 +223,21 @@ def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "ge
                    "quantize", "dequantize"]> {
   let summary = "a byte for the logarithm of 2 + |y|";
   let description = [{
-    The mu-law of telephony (ITU-T G.711) with the piecewise linear logarithm that
-    the bits of a float are: code q stands for f32(0x40000000 + q * D) - 2, where
-    D = 197379 under `signed`, which has a sign bit and q up to 127, and D = 372827
-    under `unsigned`, with q up to 255. So there are 42.5 codes to an octave of 2 + |y|
-    in 3 octaves, or 22.5 in 11; the largest number is 13.9 or 5459.
+    The mu-law of telephony (ITU-T G.711), with the bits of a float as its piecewise
+    linear logarithm: code q stands for f32(0x40000000 + q * D) - 2, where D = 197379
+    under `signed`, which has a sign bit and q up to 127, and D = 372827 under
+    `unsigned`, with q up to 255. So 2 + |y| has 42.5 codes per octave in 3 octaves
+    under `signed` and 22.5 in 11 under `unsigned`; the largest number is 13.9 or 5459.
 
-    x under a scale s is written as (d * K + 255 + 256 * r) / 2^24, rounded down, where d are
-    the bits of RN32(2 + |x| * RN32(1/s)) less those of 2, K is (2^24 - 1) / D and r the 16 bits
-    of `stochastic` or `dither`, the same for both signs, or 2^15 for `nearest`. A scale is the
-    group's largest magnitude times RN32((1 + 2^-22) / L), L the largest number, so that
-    nothing needs to be clamped.
-    Neither direction takes more than an fma and a few integer operations.
+    A value x under a scale s is stored as (d * K + 255 + 256 * r) / 2^24, rounded down, where d is
+    the difference between the bits of RN32(2 + |x| * RN32(1/s)) and those of 2, K is (2^24 - 1) / D
+    and r is the 16 bits of `stochastic` or `dither`, the same for both signs, or 2^15 for
+    `nearest`. A scale is the group's largest magnitude times RN32((1 + 2^-22) / L), where L is the
+    largest number, so that nothing needs to be clamped. Neither direction takes more than an fma
+    and a few integer operations.
 
     No code stands for NaN. A group with a value that is not finite, with a negative one
-    under `unsigned`, or with a magnitude beyond L times the largest scale has NaN as its
+    under `unsigned`, or with a magnitude that needs more than the largest scale has NaN as its
     scale and is read as NaN; its codes are 0.
 
     ```mlir

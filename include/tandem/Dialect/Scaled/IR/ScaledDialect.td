@@ -22,11 +22,11 @@ def Scaled_Dialect : Dialect {
     scale's type, so that no finite value of the group lies beyond the code's
     range.
 
-    The operations work on one element (or vectors of elements). What the
-    elements of a group share, a maximum, is made by the `reduce` operation of
-    the `tandem` dialect; between the two stands nothing but i32 arithmetic.
-    Each operation *is* the sequence of correctly rounded f32 operations that
-    its description gives; `-convert-scaled-to-arith` spells it out.
+    The operations work on one element (or vectors of elements). The maximum that the
+    elements of a group share is made by the `reduce` operation of the `tandem` dialect,
+    from i32 values and into an i32. Each operation *is* the sequence of correctly
+    rounded f32 operations that its description gives; `-convert-scaled-to-arith` spells
+    it out.
   }];
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];

@@ -26,11 +26,11 @@ def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or
 def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
   let summary = "compute an element's contribution to its group's largest magnitude";
   let description = [{
-    The f32 bits of measure(x), where `measure` is the code's, or 0 if that is not
-    finite. For most codes it is |x|, for `#scaled.root` the square root; under
-    `#scaled.dynamic<signed>` a negative value counts for 1 / 0.99296875 of its
-    magnitude. As i32 the bits order like the magnitudes, so that a maximum over
-    them depends on no order and meets no NaN.
+    Returns the f32 bits of measure(x), where `measure` is the code's, or 0 if that is
+    not finite. For most codes it is |x|, for `#scaled.root` the square root; under
+    `#scaled.dynamic<signed>` a negative value counts as its magnitude divided by
+    0.99296875. As i32 the bits order like the magnitudes, so that a maximum over them
+    does not depend on the order and meets no NaN.
 
     Example:
 
@@ -46,7 +46,7 @@ def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
 def Scaled_LeastOp : Scaled_Op<"least", [SameOperandsAndResultShape]> {
   let summary = "compute an element's contribution to its group's smallest magnitude";
   let description = [{
-    The f32 bits of |x|, or all ones if x is zero or not finite.
+    Returns the f32 bits of |x|, or all ones if x is zero or not finite.
 
     Example:
 
@@ -62,10 +62,10 @@ def Scaled_LeastOp : Scaled_Op<"least", [SameOperandsAndResultShape]> {
 def Scaled_ExponentOp : Scaled_Op<"exponent"> {
   let summary = "the power by which a group fills its code's range";
   let description = [{
-    With `least` the bits of the group's smallest magnitude, the integer part of
-    8 log2(R) / log2(RN32(s / least)), R the code's range, at least 8 and at most
-    128; 8 where `least` is all ones. The logarithms are the sequence of
-    docs/Numerics.md, every operation is rounded to f32.
+    Returns the integer part of 8 log2(R) / log2(RN32(s / least)), clamped to [8, 128],
+    where R is the code's range and `least` has the bits of the group's smallest
+    magnitude; 8 if `least` is all ones. The logarithms are the sequence of
+    docs/Numerics.md, and every operation is rounded to f32.
 
     Constraint: (C1) the code has a range.
 
@@ -84,19 +84,19 @@ def Scaled_ExponentOp : Scaled_Op<"exponent"> {
 def Scaled_ScaleOp : Scaled_Op<"scale"> {
   let summary = "the scale of a group, from its largest magnitude";
   let description = [{
-    `amax` has the bits of the largest finite magnitude. With q = RN32(amax / L),
-    L the code's largest magnitude, clamped to the positive range of the result
-    type T and to [2^-126, 2^(127 - floor(log2 L))], the scale is
+    `amax` has the bits of the largest finite magnitude. With q = RN32(amax / L), where
+    L is the code's largest magnitude, clamped to the positive range of the result type
+    T and to [2^-126, 2^(127 - floor(log2 L))], the scale is
 
-    - `current`: q rounded to T, to nearest, ties to even; for a code that rounds by
-      bits upwards, since a largest magnitude that saturates at every store is a bias;
+    - `current`: q rounded to T, to nearest, ties to even; or upwards for a code that
+      rounds by bits, since a largest magnitude that saturates at every store is a bias;
     - `pow2`: the next power of two from q up (to be held by T exactly);
     - `mx_floor`: 2^(floor(log2 amax) - floor(log2 L)), clamped likewise (OCP
       Microscaling Formats, section 6.3), beyond which elements saturate.
 
-    With a margin m everything is 2^m times as large, before it is clamped, so that
-    values up to 2^m times amax have codes. The scale is 1 where amax is zero. E8M0
-    is a power of two by type.
+    With a margin m everything is 2^m times as large before it is clamped, so that
+    values up to 2^m times amax have codes. The scale is 1 if amax is zero. E8M0 is a
+    power of two by type.
 
     Constraints: (C1) f8E8M0FNU takes `pow2` or `mx_floor`; (C2) the recipe is not
     `given`; (C3) the margin is 0 to 16.
@@ -120,9 +120,9 @@ def Scaled_ScaleOp : Scaled_Op<"scale"> {
 def Scaled_GivenScaleOp : Scaled_Op<"given_scale", [SameOperandsAndResultType]> {
   let summary = "a scale from memory, or 1 in place of what is none";
   let description = [{
-    The operand where it lies in the range of scales, [2^-126, 2^(127 - floor(log2
-    L))] and the positive range of its type, L the code's largest magnitude; else 1,
-    as of zeros, with which memory begins.
+    Returns the operand if it lies in the range of scales, [2^-126, 2^(127 - floor(log2
+    L))] and the positive range of its type, where L is the code's largest magnitude.
+    Otherwise it returns 1, for example for zeros, which memory contains at first.
 
     Example:
 
@@ -138,11 +138,11 @@ def Scaled_GivenScaleOp : Scaled_Op<"given_scale", [SameOperandsAndResultType]> 
 def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {
   let summary = "the codes of a value under a scale";
   let description = [{
-    encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
+    Returns encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
     The scale is positive and finite, as `scaled.scale` gives it. With `floor` a
-    positive x below the code's smallest positive number becomes that number, so that
-    a second moment that is not zero stays so.
+    positive x below the code's smallest positive number becomes that number, so that a
+    nonzero second moment stays nonzero.
 
     Constraints: (C1) one result per plane of the code, of its element type and
     the value's shape; (C2) an exponent for a code with a range and for no other;
@@ -172,7 +172,7 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {
 def Scaled_DequantizeOp : Scaled_Op<"dequantize", [AttrSizedOperandSegments]> {
   let summary = "the value that codes stand for under a scale";
   let description = [{
-    finish(RN32(decode(codes) * s)).
+    Returns finish(RN32(decode(codes) * s)).
 
     Constraints: (C1) one operand per plane of the code, of its element type and
     the value's shape; (C2) an exponent for a code with a range and for no other.
@@ -194,19 +194,19 @@ def Scaled_EncodeFloatOp
     : Scaled_Op<"encode_float", !listconcat([SameOperandsAndResultShape], ElementwiseMappable.traits)> {
   let summary = "the code of the nearest number of a small float format";
   let description = [{
-    The bits of x (f32) rounded to the format: to nearest, ties to even, with
-    gradual underflow. What lies beyond the largest number becomes infinity, in a
-    format without one NaN. NaN is canonical.
+    Returns the bits of x (f32) rounded to the format: to nearest, ties to even, with
+    gradual underflow. Values beyond the largest number become infinity, or NaN in a
+    format without infinity. NaN is canonical.
 
-    With `finite`, numbers saturate: where it holds, the largest number takes the
-    place of infinity; x is not NaN there. Where it does not hold, the code is NaN;
-    in a format with infinities that of x's sign, unless x is NaN.
+    With `finite`, numbers saturate: if it is true, the largest number takes the place
+    of infinity, and x must not be NaN. If it is false, the code is NaN, or in a format
+    with infinities the infinity of x's sign unless x is NaN.
 
-    With `exact`, x is granted to be what `scaled.decode_float` gives.
+    With `exact`, x is guaranteed to be a result of `scaled.decode_float`.
 
-    This is where targets differ: a target whose chips have these conversions
-    has a pass of its own that uses them; `-convert-float-codes-to-arith` spells
-    them out in integers. Both give the same bits for every x.
+    Targets differ in this operation: a target whose chips have these conversions has
+    its own pass that uses them; `-convert-float-codes-to-arith` spells them out in
+    integers. Both give the same bits for every x.
 
     Constraints: (C1) the format is f8E4M3FN, f8E5M2 or f16; (C2) codes have its
     bits; (C3) `exact` takes no `finite`.
@@ -231,7 +231,8 @@ def Scaled_DecodeFloatOp
     : Scaled_Op<"decode_float", !listconcat([SameOperandsAndResultShape], ElementwiseMappable.traits)> {
   let summary = "the number that a code of a small float format stands for";
   let description = [{
-    Exact; which NaN stands for a NaN is left open. See `scaled.encode_float`.
+    Returns the exact number. Which NaN stands for a NaN is unspecified. See
+    `scaled.encode_float`.
 
     Constraints: (C1) the format is f8E4M3FN, f8E5M2 or f16; (C2) codes have its
     bits.

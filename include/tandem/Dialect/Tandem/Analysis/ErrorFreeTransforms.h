@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how error-free transforms are found in arithmetic of one
-// format, and what is proved of them.
+// This file declares the functions that find error-free transforms in
+// arithmetic of one format and prove them exact.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,18 +44,17 @@ struct Transform {
   FloatType getType() const { return cast<FloatType>(result.getType()); }
 };
 
-/// The transform whose last operation this is.
+/// Returns the transform whose last operation is `op`, or none.
 std::optional<Transform> matchTransform(Operation *op);
 
-/// The reason why a transform gives the error exactly, unless something is not
-/// finite.
+/// The reason why a transform gives the error exactly if everything is finite.
 enum class Proof {
   none,
   /// |a| >= |b|.
   order,
   /// a is a multiple of b's unit in the last place.
   multiple,
-  /// b trails a: it is the rest of a sum that a is, or is a part of.
+  /// b trails a: it is the error of a sum that a is, or is a part of.
   trail,
   /// The product is a multiple of the smallest positive number.
   exponents
@@ -67,9 +66,10 @@ StringRef stringifyProof(Proof proof);
 Proof proveExact(const Transform &transform, const FloatRange &a,
                  const FloatRange &b);
 
-/// Whether all lemmas that a proof is made of, and those about what is made of
-/// the transform, are known to hold in the format: verification/proof_lemmas.py
-/// and proof_steps.py have them. Without, nothing may be rewritten.
+/// Returns whether all lemmas that a proof uses, and those about the rewriting
+/// that it allows, are known to hold in the format
+/// (verification/proof_lemmas.py and proof_steps.py have them). If not, nothing
+/// may be rewritten.
 bool hasLemmas(Proof proof, FloatType type);
 
 /// Returns the bound on a transform's error relative to its result.

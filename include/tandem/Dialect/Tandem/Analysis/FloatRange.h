@@ -1,4 +1,4 @@
-//===- FloatRange.h - What is known of a float ------------------*- C++ -*-===//
+//===- FloatRange.h - Ranges of float values --------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the facts that range analysis keeps of a float value, and
-// their arithmetic.
+// This file declares the facts that range analysis keeps about a float value,
+// and their arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +20,10 @@
 
 namespace tandem {
 
-/// A value that is small compared with another: both finite, `lead` is a
-/// multiple of some power of two g with |value| <= 2^exponent * g. With
-/// `isUlp`, g is lead's unit in the last place (of the smallest normal number,
-/// if lead is below that).
+/// The fact that a value is small compared with another, `lead`. Both are
+/// finite, and lead is a multiple of some power of two g with |value| <=
+/// 2^exponent * g. With `isUlp`, g is lead's unit in the last place (that of
+/// the smallest normal number if lead is below it).
 struct Trail {
   Value lead;
   int exponent;
@@ -35,22 +35,24 @@ struct Trail {
   }
 };
 
-/// The interval of a float that is a number, and whether it may be NaN. Bounds
-/// are numbers of its format or infinities; the signs of zeros are not told
-/// apart.
+/// The interval of a float if it is a number, and whether it may be NaN. Bounds
+/// are numbers of its format or infinities; the signs of zeros are not
+/// distinguished.
 class FloatRange {
 public:
-  /// Nothing known yet: the lattice's bottom.
+  /// Creates the lattice's bottom: nothing is known yet.
   FloatRange() = default;
 
-  /// Any float of the type; any value where it is not a float type.
+  /// Returns the range of any float of the type, or of any value if it is not a
+  /// float type.
   static FloatRange all(Type type);
   static FloatRange constant(const llvm::APFloat &value);
-  /// The multiples of 2^quantum between two numbers of the type.
+  /// Returns the range of the multiples of 2^quantum between two numbers of the
+  /// type.
   static FloatRange between(FloatType type, double low, double high,
                             int quantum);
 
-  // One operation, its result rounded to the type.
+  // These apply one operation and round its result to the type.
   static FloatRange add(FloatType type, const FloatRange &a,
                         const FloatRange &b);
   static FloatRange multiply(FloatType type, const FloatRange &a,
@@ -61,13 +63,14 @@ public:
   static FloatRange fma(FloatType type, const FloatRange &a,
                         const FloatRange &b, const FloatRange &c);
   static FloatRange sqrt(FloatType type, const FloatRange &a);
-  /// Another format, by rounding or exactly.
+  /// Converts to another format, by rounding or exactly.
   static FloatRange convert(FloatType type, const FloatRange &a);
 
-  // Exact operations.
+  // These operations are exact.
   static FloatRange negate(const FloatRange &a);
   static FloatRange magnitude(const FloatRange &a);
-  /// Larger of two. `isNaNKept`: NaN if either is; else the other one.
+  /// Returns the range of the larger value. With `isNaNKept` it is NaN if
+  /// either one is; otherwise the other value counts.
   static FloatRange maximum(const FloatRange &a, const FloatRange &b,
                             bool isNaNKept);
   static FloatRange minimum(const FloatRange &a, const FloatRange &b,
@@ -82,7 +85,8 @@ public:
   bool mayBeInfinite() const;
   double minMagnitude() const;
   double maxMagnitude() const;
-  /// Whether all sums of finite numbers of the ranges are finite in the type.
+  /// Returns whether all sums of finite numbers of the ranges are finite in the
+  /// type.
   static bool isSumFinite(FloatType type, const FloatRange &a,
                           const FloatRange &b);
 
@@ -92,14 +96,15 @@ public:
   bool mayBeNaN = false;
   llvm::SmallVector<Trail, 2> trails;
 
-  /// Numbers of at least some size are multiples of its unit in the last place.
+  /// Raises the quantum to the unit in the last place of the smallest
+  /// magnitude.
   void tighten(FloatType type);
   /// Adds a trail, keeping only the closer of two trails of the same lead.
   void addTrail(const Trail &trail);
 };
 
-/// Bits of a format's significand; the exponents of its smallest normal and of
-/// its smallest positive number.
+/// Return the number of bits of a format's significand, and the exponents of
+/// its smallest normal and of its smallest positive number.
 unsigned getPrecision(FloatType type);
 int getMinExponent(FloatType type);
 int getMinQuantum(FloatType type);

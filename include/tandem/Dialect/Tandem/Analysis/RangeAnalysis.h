@@ -45,7 +45,7 @@ private:
   void addTrails(Operation *op, FloatRange &range);
 };
 
-/// The ranges of all values below an operation.
+/// The ranges of all values inside an operation.
 class Ranges {
 public:
   explicit Ranges(Operation *top);

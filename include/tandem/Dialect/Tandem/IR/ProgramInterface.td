@@ -1,4 +1,4 @@
-//===- ProgramInterface.td - What kernels and launches share -*- tablegen -*-===//
+//===- ProgramInterface.td - Interface of programs ---------*- tablegen -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -19,25 +19,25 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
     body are the stored tensors and then the uniform values, which a prologue yields.
   }];
   let methods = [
-    InterfaceMethod<"The policy under which the body is computed.",
+    InterfaceMethod<"Returns the policy under which the body is computed.",
       "::tandem::ComputeAttr", "getCompute">,
-    InterfaceMethod<"The roles of the stored tensors.",
+    InterfaceMethod<"Returns the roles of the stored tensors.",
       "::mlir::ArrayAttr", "getTensorRoles">,
-    InterfaceMethod<"The roles of the prologue's arguments.",
+    InterfaceMethod<"Returns the roles of the prologue's arguments.",
       "::mlir::ArrayAttr", "getScalarRoles">,
-    InterfaceMethod<"The block that computes the uniform values.",
+    InterfaceMethod<"Returns the block that computes the uniform values.",
       "::mlir::Block &", "getPrologueBlock">,
-    InterfaceMethod<"The block that computes one element, or `width` of them.",
+    InterfaceMethod<"Returns the block that computes one element, or `width` of them.",
       "::mlir::Block &", "getBodyBlock">,
-    InterfaceMethod<"What the body runs once for.",
+    InterfaceMethod<"Returns the unit that the body runs once for.",
       "::tandem::Granularity", "getPer", (ins), "",
       "return ::tandem::Granularity::element;">,
-    InterfaceMethod<"Consecutive elements that the body computes at once.",
+    InterfaceMethod<"Returns the number of consecutive elements that the body computes at once.",
       "uint64_t", "getWidth", (ins), "", "return 1;">,
   ];
   let extraSharedClassDeclaration = [{
     unsigned getNumTensors() { return $_op.getTensorRoles().size(); }
-    /// The role of a tensor, and its type.
+    /// Return the role and the type of a tensor.
     ::tandem::RoleAttr getTensorRole(unsigned tensor) {
       return ::llvm::cast<::tandem::RoleAttr>($_op.getTensorRoles()[tensor]);
     }
@@ -45,33 +45,33 @@ def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
       return ::llvm::cast<::tandem::StoredType>(
           $_op.getBodyBlock().getArgument(tensor).getType());
     }
-    /// Whether the tensors have rows and columns; else they are flat.
+    /// Returns whether the tensors have rows and columns. Otherwise they are flat.
     bool isMatrix() {
       return ::tandem::detail::isMatrix($_op.getTensorRoles(), $_op.getBodyBlock());
     }
-    /// Position of the tensor's first plane among all planes.
+    /// Returns the position of the tensor's first plane among all planes.
     unsigned getFirstPlane(unsigned tensor) {
       unsigned plane = 0;
       for (unsigned i = 0; i < tensor; ++i)
         plane += getTensorType(i).getStorage().getPlanes().size();
       return plane;
     }
-    /// The body's uniform arguments.
+    /// Returns the body's uniform arguments.
     ::mlir::Block::BlockArgListType getUniforms() {
       return $_op.getBodyBlock().getArguments().drop_front(getNumTensors());
     }
-    /// The number of sums that the body measures, after -tandem-lower-storage.
+    /// Returns the number of sums that the body measures, after -tandem-lower-storage.
     unsigned getNumMetrics() {
       return ::tandem::detail::getNumMetrics($_op.getBodyBlock());
     }
-    /// The rows, and the columns, of the blocks that storages have entries for; 0
-    /// without blocks.
+    /// Returns the number of rows, and of columns, of the blocks that storages have
+    /// entries for, or 0 without blocks.
     uint64_t getBlockSize() {
       return ::tandem::detail::getBlockSize($_op.getBodyBlock());
     }
-    /// Consecutive elements, rows, columns or blocks, whichever the body runs over,
-    /// that share an entry of a tensor's plane: a power of two, Group::all, or 0 if
-    /// the body cannot reach the entry.
+    /// Returns the number of consecutive elements, rows, columns or blocks, whichever
+    /// the body runs over, that share an entry of a tensor's plane: a power of two,
+    /// Group::all, or 0 if the body cannot reach the entry.
     int64_t getElementsPerEntry(unsigned tensor, const ::tandem::Plane &plane) {
       return ::tandem::detail::getElementsPerEntry(
           getTensorRole(tensor), plane, $_op.getPer());

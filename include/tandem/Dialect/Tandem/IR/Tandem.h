@@ -39,7 +39,7 @@ class ComputeAttr;
 struct Group {
   static constexpr int64_t all = int64_t(1) << 62;
 
-  /// Powers of two, or all there are.
+  /// Powers of two, or `all`.
   int64_t columns = 1, rows = 1;
 
   static constexpr Group tensor() { return {all, all}; }
@@ -69,9 +69,10 @@ inline llvm::hash_code hash_value(const Group &group) {
   return llvm::hash_combine(group.columns, group.rows);
 }
 
-/// One array in memory, one entry per element or group of the logical tensor.
+/// One array in memory, with one entry per element or group of the logical
+/// tensor.
 struct Plane {
-  /// Appended to the role's name: "" for the visible plane, else ".lo" etc.
+  /// The suffix to the role's name: "" for the visible plane, else ".lo" etc.
   std::string suffix;
   /// A float format, or i8 or i16 for raw bits.
   Type elementType;
@@ -80,9 +81,9 @@ struct Plane {
   /// The elements that share an entry; in a tensor per row or column, the
   /// rows or columns.
   Group group;
-  /// Whether kernels load it as bits, which the storage takes apart itself.
+  /// Whether kernels load it as bits, which the storage decodes itself.
   bool isRaw = false;
-  /// Whether encoding reads what earlier steps have left.
+  /// Whether encoding reads the values that earlier steps stored.
   bool isPersistent = false;
   /// Whether encoding writes it.
   bool isWritten = true;
@@ -108,8 +109,8 @@ struct EncodeInputs {
   /// a history the largest of the values that stay in it, as an i32; null for
   /// any other plane.
   llvm::SmallVector<Value> persistent;
-  /// Whether a positive value must not become zero, as a second moment must
-  /// not: it is stored as the smallest positive number at least.
+  /// Whether a positive value must not become zero, as in a second moment. It
+  /// is stored as at least the smallest positive number.
   bool hasFloor = false;
 };
 
@@ -133,7 +134,7 @@ struct UniformFactor {
 #include "tandem/Dialect/Tandem/IR/TandemTypes.h.inc"
 
 namespace tandem::detail {
-/// The implementations of ProgramOpInterface's methods.
+/// Implement ProgramOpInterface's methods.
 unsigned getNumMetrics(Block &body);
 bool isMatrix(ArrayAttr tensorRoles, Block &body);
 uint64_t getBlockSize(Block &body);
@@ -146,34 +147,35 @@ int64_t getElementsPerEntry(RoleAttr role, const Plane &plane, Granularity per);
 #include "tandem/Dialect/Tandem/IR/TandemOps.h.inc"
 
 namespace tandem {
-/// Whether a matrix has several of them: rows, columns or blocks.
+/// Returns whether a matrix has several of these units: rows, columns or
+/// blocks.
 inline bool isWithinMatrix(Granularity granularity) {
   return granularity == Granularity::row ||
          granularity == Granularity::column ||
          granularity == Granularity::block;
 }
 
-/// The position of a tensor among those of its kernel.
+/// Returns the position of a tensor among those of its kernel.
 inline unsigned getTensorNumber(Value tensor) {
   return cast<BlockArgument>(tensor).getArgNumber();
 }
 } // namespace tandem
 
 namespace tandem {
-/// The role of a graph argument, or null.
+/// Returns the role of a graph argument, or null.
 RoleAttr getRole(BlockArgument argument);
 
-/// Whether a plane has an entry for each row or block of a matrix, or holds its
-/// transpose.
+/// Returns whether a plane has an entry for each row or block of a matrix, or
+/// holds its transpose.
 bool needsMatrix(StorageAttrInterface storage);
 
-/// The rows, and the columns, of the blocks that a storage has entries for; 0
-/// if it has none.
+/// Returns the number of rows, and of columns, of the blocks that a storage has
+/// entries for, or 0 if it has none.
 int64_t getBlockSize(StorageAttrInterface storage);
 
-/// Whether a storage has a transposed copy.
+/// Returns whether a storage has a transposed copy.
 bool hasTranspose(StorageAttrInterface storage);
-/// The storage as it is read: without a transposed copy.
+/// Returns the storage as it is read, which is without a transposed copy.
 StorageAttrInterface withoutTranspose(StorageAttrInterface storage);
 } // namespace tandem
 

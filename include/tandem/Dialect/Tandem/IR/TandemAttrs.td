@@ -73,19 +73,18 @@ class Tandem_Attr<string name, string attrMnemonic, list<Trait> traits = []>
 def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
   let summary = "the kind and the name of a graph's argument";
   let description = [{
-    `kind` is `param`, `grad`, `state` (tensors of an optimizer), `input`, `output`
-    (tensors of a layer; an output is a destination, whose old value nothing reads),
-    `saved`, `restored` (what a forward pass leaves for its backward pass, made of
-    `tandem.save` and `tandem.restore`), `hyper` (f64 or f32 scalar),
-    `step` or `seed` (i64 scalars). `moment` says which moment of the gradient
-    a state estimates; strategies assign storages by it, as they do by the `consumer` of
-    what is saved, an input or an output: `nonlinear` layers, a `linear` one (a matrix
-    product), or one that is `opaque` to Tandem; and by the `flow` of inputs and outputs:
-    an `activation`, or a `gradient` on its way back. `domain` restricts the
-    values: `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not
-    rounding to zero in the component format). A hyper may have a `default`.
-    `per` says of a tensor with one dimension in a graph of matrices whether it has
-    an entry for each `row` or for each `column`; a matrix has one `per` `element`.
+    `kind` is `param`, `grad`, `state` (tensors of an optimizer), `input`, `output` (tensors of a
+    layer; an output is a destination, whose old value nothing reads), `saved`, `restored` (values
+    that a forward pass leaves for its backward pass by `tandem.save` and `tandem.restore`), `hyper`
+    (f64 or f32 scalar), `step` or `seed` (i64 scalars). Strategies assign storages by `moment`,
+    which says which moment of the gradient a state estimates; by `consumer`, which says for a saved
+    tensor, an input or an output whether `nonlinear` layers take it, a `linear` one (a matrix
+    product), or one that is `opaque` to Tandem; and by `flow`, which says whether an input or
+    output is an `activation`, or a `gradient` on its way back. `domain` restricts the values:
+    `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not rounding to zero in the
+    component format). A hyper may have a `default`. For a tensor with one dimension in a graph of
+    matrices, `per` says whether it has an entry for each `row` or for each `column`; a matrix has
+    one `per` `element`.
 
     ```mlir
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
@@ -106,22 +105,23 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
                         DefaultValuedParameter<"Flow", "Flow::activation">:$flow);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// Whether the argument is a tensor.
+    /// Returns whether the argument is a tensor.
     bool isTensor() const {
       return getKind() < RoleKind::hyper || getKind() > RoleKind::seed;
     }
-    /// Whether a kernel writes it and nothing reads the old value (output, saved).
+    /// Returns whether a kernel writes it and nothing reads the old value (output,
+    /// saved).
     bool isDestination() const {
       return getKind() == RoleKind::output || getKind() == RoleKind::saved;
     }
-    /// Whether it belongs to a layer (input, output, saved, restored).
+    /// Returns whether it belongs to a layer (input, output, saved, restored).
     bool isOfLayer() const { return getKind() > RoleKind::seed; }
-    /// Whether a kernel writes it (param, state and destinations).
+    /// Returns whether a kernel writes it (param, state and destinations).
     bool isUpdated() const {
       return getKind() == RoleKind::param || getKind() == RoleKind::state ||
              isDestination();
     }
-    /// Whether a kernel reads a plane of the tensor, or writes it.
+    /// Return whether a kernel reads or writes a plane of the tensor.
     bool readsPlane(const Plane &plane) const {
       return plane.isPersistent || (plane.isRead && !isDestination());
     }
@@ -140,9 +140,9 @@ def Tandem_RolesAttr : TypedArrayAttrBase<Tandem_RoleAttr, "array of #tandem.rol
 def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
   let summary = "the precision in which the body of a kernel is computed";
   let description = [{
-    `component`: every graph operation is computed in f32 and rounded once to
-    the component format (Collage, section 4). `f32`: stored values are decoded
-    to f32, the graph runs in f32, results are encoded once.
+    Under `component`, every graph operation is computed in f32 and rounded once to the
+    component format (Collage, section 4). Under `f32`, stored values are decoded to
+    f32, the graph runs in f32, and results are encoded once.
 
     ```mlir
     #tandem.compute<component, bf16>
@@ -195,11 +195,10 @@ def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"
     ["getParts", "getPlaneSum", "getF32Equivalent", "accumulate", "decay"]> {
   let summary = "one plane per component of an expansion";
   let description = [{
-    The leading component is the visible value (Yu et al., *Collage*, section
-    4). Encoding an f32: hi = fl(x), lo = fl(x - hi), lo = +0 if hi is not
-    finite; decoding: RN32(hi + lo). A third component is the rounding of what
-    the first two leave. Under the component policy a mixed expansion narrows
-    each result.
+    The leading component is the visible value (Yu et al., *Collage*, section 4). An f32
+    is encoded as hi = fl(x), lo = fl(x - hi), or lo = +0 if hi is not finite, and
+    decoded as RN32(hi + lo). A third component is the rounded remainder of the first
+    two. Under the component policy a mixed expansion narrows each result.
 
     ```mlir
     #tandem.expansion<bf16 x 2>
@@ -215,9 +214,9 @@ def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan",
     ["getParts", "getPlaneSum", "getF32Equivalent", "accumulate", "decay"]> {
   let summary = "a value and its Kahan compensation";
   let description = [{
-    The value is a plain float; the second plane holds the part of earlier
-    updates not yet added (Kahan 1965; Zamirai et al. 2020). Exists only under
-    the component policy.
+    The value is a plain float; the second plane holds the part of earlier updates not
+    yet added (Kahan 1965; Zamirai et al. 2020). The storage exists only under the
+    component policy.
 
     ```mlir
     #tandem.kahan<bf16>
@@ -291,26 +290,25 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
      "withoutHistory"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
-    A `group` of elements shares a scale: a number of consecutive ones in the unsharded
-    row-major tensor (the last group may be shorter), all of the `tensor`, those of
-    each `row`, or a block of rows and columns, such as `128x128` (the last blocks may be
-    smaller). Rows and blocks are those of a matrix, in whose rows groups begin
-    anew. A store makes the scale from
-    the largest finite magnitude that it stores in the group, rounded to the
-    type `scale` by `recipe`; see the `scaled` dialect.
+    The elements of a `group` share a scale: a number of consecutive elements of the unsharded
+    row-major tensor (the last group may be shorter), all of the `tensor`, those of each `row`, or a
+    block of rows and columns, such as `128x128` (the last blocks may be smaller). Rows and blocks
+    belong to matrices, in whose rows groups begin anew. A store computes the scale from the largest
+    finite magnitude that it stores in the group, rounded to the type `scale` by `recipe`; see the
+    `scaled` dialect.
 
-    With `history = N` (delayed scaling) a store takes the scale that the store
-    before it has made, from the largest magnitudes of the last N stores, and
-    2^`margin` times as large. So it needs no pass over memory to find a scale, and
-    what has grown beyond the code's range saturates. Two more planes remember that:
-    `.next_scale` and, newest first, `.history`.
+    With `history = N` (delayed scaling) a store uses the scale that the previous store
+    has computed from the largest magnitudes of the last N stores, 2^`margin` times as
+    large. So it needs no pass over memory to find a scale, and values that have grown
+    beyond the code's range saturate. Two more planes hold this state: `.next_scale`
+    and, newest first, `.history`.
 
-    By the recipe `given` the scale is what the caller has put into the plane, which
-    no kernel writes.
+    With the recipe `given` the caller writes the scale to the plane, and no kernel
+    writes it.
 
-    With `transposed = true` a store writes the codes of a matrix a second time, to a plane
-    `.transposed` that has the matrix's transpose in rows: what a matrix product takes that
-    sums along rows. Nothing reads it here; what a function reads is without it.
+    With `transposed = true` a store also writes the codes of a matrix to a plane `.transposed`,
+    which holds the matrix's transpose in rows, for matrix products that sum along rows. No kernel
+    reads this plane; a storage that is read does not have it.
 
     ```mlir
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
@@ -323,12 +321,11 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
     ```
 
-    Constraints: (C1) the group is a power of two from 16 to 256, a square block of one, a row or the
-    tensor; (C2) the scale
-    is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`; (C4) a history is of 1 to
-    1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given and (C7) of a code
-    without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) what is
-    transposed is of codes with one plane and a scale for the tensor; (C10) a code without NaN
+    Constraints: (C1) the group is a power of two from 16 to 256, a square block of that size, a row
+    or the tensor; (C2) the scale is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`;
+    (C4) a history is of 1 to 1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given
+    and (C7) of a code without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) a
+    transposed copy is of codes with one plane and a scale for the tensor; (C10) a code without NaN
     has groups of consecutive elements and a scale by `current` or `pow2` that is not f16.
   }];
   let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "Group":$group,
@@ -342,7 +339,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin, $transposed) `>`
   }];
   let extraClassDeclaration = [{
-    /// The fewest and the most elements of a group in a row.
+    /// The smallest and the largest number of elements of a group in a row.
     static constexpr int64_t minGroup = 16, maxGroup = 256;
   }];
 }
@@ -351,8 +348,8 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded",
     ["getRounding", "isSaturated", "getNearest"]> {
   let summary = "codes of a few bits without a scale";
   let description = [{
-    What `#tandem.scaled` stores under a scale of 1, without the scale: for
-    numbers that are known to fit, and for trying number formats.
+    Stores what `#tandem.scaled` stores under a scale of 1, but without the scale. It is
+    for numbers that are known to fit, and for trying number formats.
 
     ```mlir
     #tandem.coded<#scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero>>
@@ -388,18 +385,18 @@ def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
     ["getRounding", "isSaturated", "getNearest", "withFreshScales", "withoutHistory"]> {
   let summary = "codes, and a visible copy of what they decode to";
   let description = [{
-    The planes of `codes`, and before them `.working`: the rounded value, for a
-    framework that computes with it. Where the copy differs from what the
-    codes decode to, rounded, code outside of the kernel has written it since the last
-    step, and the copy is the value; elsewhere the codes are. So a step takes what was
-    loaded, clamped or averaged in the copy, and codes keep what the copy has no bits for.
+    The planes are those of `codes` and, before them, `.working`, which holds the rounded value for
+    a framework that computes with it. If the copy differs from the rounded value of the codes, code
+    outside of the kernel has written it since the last step, and the copy is the value; otherwise
+    the codes are. So a step uses values that were loaded, clamped or averaged in the copy, and
+    codes keep the precision that the copy has no bits for.
 
     ```mlir
     #tandem.working<bf16, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32>>
     ```
 
-    Constraints: (C1) the copy is bf16 or f16; (C2) `codes` has no visible plane
-    that frameworks compute with, one of 16 bits or more; (C3) nothing of it is transposed.
+    Constraints: (C1) the copy is bf16 or f16; (C2) `codes` has no visible plane that frameworks
+    compute with, one of 16 bits or more; (C3) `codes` has no transposed copy.
   }];
   let parameters = (ins "Type":$format, "StorageAttrInterface":$codes);
   let assemblyFormat = "`<` $format `,` $codes `>`";

@@ -16,9 +16,9 @@ def Tandem_Dialect : Dialect {
   let cppNamespace = "::tandem";
   let summary = "Roles, stored tensors, strategies and fused kernels";
   let description = [{
-    The vocabulary in which a training graph says what its values *are*
-    (roles), a strategy says how each is *stored* and *computed*, and the fused
-    kernel that results is written.
+    The dialect is the vocabulary in which a training graph says what its values *are*
+    (roles), a strategy says how each is *stored* and *computed*, and the resulting
+    fused kernel is written.
 
     A graph is an ordinary function over `tensor<...xf32>` values, where `f32`
     stands for a real number: nothing in a graph fixes a precision. Its
@@ -38,7 +38,8 @@ def Tandem_Dialect : Dialect {
     | `tandem.compute` | a function under a strategy | its `#tandem.compute` |
     | `tandem.scope` | a `linalg.reduce` over all elements | `"tensor"` (the default) or `"model"` |
 
-    Any other one is an error, as is one of these elsewhere or with another value.
+    Any other attribute is an error, as is one of these in another place or with another
+    value.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -48,15 +49,18 @@ def Tandem_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::mcf::MCFDialect",
                            "::tandem::scaled::ScaledDialect"];
   let extraClassDeclaration = [{
-    /// The argument attribute that gives a graph argument its role.
+    /// Returns the name of the argument attribute that gives a graph argument its role.
     static constexpr StringRef getRoleAttrName() { return "tandem.role"; }
-    /// The attribute of a backward pass that names its forward pass.
+    /// Returns the name of a backward pass's attribute that names its forward pass.
     static constexpr StringRef getForwardAttrName() { return "tandem.forward"; }
-    /// The attribute of a forward pass that names the inputs which it keeps.
+    /// Returns the name of a forward pass's attribute that names the inputs and outputs
+    /// which it keeps.
     static constexpr StringRef getKeptAttrName() { return "tandem.kept"; }
-    /// The function attribute that gives a graph its compute policy.
+    /// Returns the name of the function attribute that gives a graph its compute
+    /// policy.
     static constexpr StringRef getComputeAttrName() { return "tandem.compute"; }
-    /// The attribute of a reduction that says which tensors' elements meet in it.
+    /// Returns the name of a reduction's attribute that says which tensors' elements it
+    /// combines.
     static constexpr StringRef getScopeAttrName() { return "tandem.scope"; }
     void registerAttributes();
     void registerTypes();

@@ -47,7 +47,7 @@ def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock
   let assemblyFormat = "$sym_name `compute` `(` $compute `)` attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// The storage of the first rule that matches `role`, or null.
+    /// Returns the storage of the first rule that matches `role`, or null.
     StorageAttrInterface getStorage(RoleAttr role);
   }];
 }
@@ -59,9 +59,9 @@ def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
     a name, it matches only those roles that have the same. What a forward pass saves is
     stored in the same way where the backward pass restores it.
 
-    Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a
-    state has a moment; (C3) only what is saved, an input or an output has a consumer;
-    (C4) only an input or an output has a flow.
+    Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a state has
+    a moment; (C3) only a saved tensor, an input or an output has a consumer; (C4) only an input or
+    an output has a flow.
 
     Example:
 
@@ -100,7 +100,7 @@ class Tandem_UpdateOp<string mnemonic>
 def Tandem_AccumulateOp : Tandem_UpdateOp<"accumulate"> {
   let summary = "add to a state (s <- s + d), one of Collage's two critical locations";
   let description = [{
-    The new value of a param or state: its own value plus an addend. Storages
+    Computes the new value of a param or state: its own value plus an addend. Storages
     with compensation keep what a plain sum would lose.
 
     Example:
@@ -152,16 +152,16 @@ def Tandem_EmaOp : Tandem_UpdateOp<"ema"> {
 def Tandem_SaveOp : Tandem_Op<"save", [MemoryEffects<[MemWrite]>]> {
   let summary = "keep a value for the backward pass";
   let description = [{
-    The function whose `tandem.forward` names this one gets the value back by
-    `tandem.restore`, as the strategy stores it. `consumer` says what the backward pass
-    does with it: computes with it element by element and row by row (`nonlinear`), takes it
-    as the operand of a matrix product (`linear`), or something unknown to Tandem
-    (`opaque`). A tensor with one dimension says what it has an entry `per`.
+    The function whose `tandem.forward` names this one gets the value back by `tandem.restore`, as
+    the strategy stores it. `consumer` says what the backward pass does with it: computes with it
+    element by element and row by row (`nonlinear`), takes it as the operand of a matrix product
+    (`linear`), or something unknown to Tandem (`opaque`). For a tensor with one dimension, `per`
+    says whether it has an entry per row or per column.
 
     A tensor that is saved under several names is stored once, for the last of these
-    kinds that it is saved for.
+    consumers, in the order above, that it is saved for.
 
-    Constraint: (C1) an entry per row or column is that of a tensor with one dimension.
+    Constraint: (C1) only a tensor with one dimension has an entry per row or column.
 
     Example:
 
@@ -184,8 +184,8 @@ def Tandem_SaveOp : Tandem_Op<"save", [MemoryEffects<[MemWrite]>]> {
 def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
   let summary = "restore a value that the forward pass has saved";
   let description = [{
-    The value that a `tandem.save` of the function named by `tandem.forward` has kept,
-    as good as its storage is.
+    Returns the value that a `tandem.save` of the function named by `tandem.forward` has
+    kept, with the precision of its storage.
 
     Example:
 
@@ -224,7 +224,7 @@ def Tandem_KeepOutputsOp
 def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {
   let summary = "the real value of a stored tensor";
   let description = [{
-    Where a strategy puts a storage on a graph argument, this makes its value.
+    Computes the value of a graph argument to which a strategy has given a storage.
 
     Constraint: (C1) the result is the logical tensor.
 
@@ -243,7 +243,7 @@ def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {
 def Tandem_EncodeOp : Tandem_Op<"encode", [Pure]> {
   let summary = "a real value, stored";
   let description = [{
-    The counterpart of `tandem.decode` on a graph's results.
+    This is the counterpart of `tandem.decode` on a graph's results.
 
     Constraint: (C1) the operand is the logical tensor.
 
@@ -305,11 +305,11 @@ def Tandem_StoreOp : Tandem_Op<"store", [MemoryEffects<[MemWrite]>]> {
 class Tandem_PlaneOp<string mnemonic, list<Trait> traits> : Tandem_Op<mnemonic, traits> {
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The plane, by the tensor's storage.
+    /// Returns the plane's description in the tensor's storage.
     ::tandem::Plane getPlaneInfo() {
       return getTensor().getType().getStorage().getPlanes()[getPlane()];
     }
-    /// ProgramOpInterface::getElementsPerEntry of the plane.
+    /// Returns ProgramOpInterface::getElementsPerEntry of the plane.
     int64_t getElementsPerEntry();
   }];
 }
@@ -353,9 +353,8 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
 def Tandem_LoadHistoryOp : Tandem_PlaneOp<"load_history", [MemoryEffects<[MemRead]>]> {
   let summary = "the largest value that a history keeps when it gets another";
   let description = [{
-    The largest value in the tensor's entry of a history, without the oldest one, which the
-    next `tandem.push_history` drops. Any value that is not a positive finite f32 counts
-    as 0.
+    Returns the largest value in the tensor's entry of a history, without the oldest one, which the
+    next `tandem.push_history` drops. Any value that is not a positive finite f32 counts as 0.
 
     Constraint: (C1) the plane exists and is a history.
 
@@ -373,9 +372,9 @@ def Tandem_LoadHistoryOp : Tandem_PlaneOp<"load_history", [MemoryEffects<[MemRea
 def Tandem_PushHistoryOp : Tandem_PlaneOp<"push_history", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "puts a value into a history, which forgets its oldest one";
   let description = [{
-    The value, as the bits of an f32, comes before the others. It is the same for all
-    elements of the tensor, as `tandem.reduce` over the tensor gives it, and is put
-    there once a step, when all elements have been written.
+    The value, the bits of an f32, becomes the first one in the history. It is the same
+    for all elements of the tensor, as `tandem.reduce` over the tensor gives it, and is
+    added once a step, after all elements have been written.
 
     Constraints: (C1) the plane exists and is a history; (C2) the tensor is a param,
     a state, an output or saved.
@@ -391,13 +390,13 @@ def Tandem_PushHistoryOp : Tandem_PlaneOp<"push_history", [MemoryEffects<[MemRea
 }
 
 def Tandem_SaturationOp : Tandem_Op<"saturation", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "counts the elements that a store made the largest number there is";
+  let summary = "counts the elements that were stored as the largest number";
   let description = [{
     Adds 1 to a sum over the tensor for each element whose code, as this kernel has
     stored it, stands for the code's largest magnitude; FP8-LM's automatic scaling uses
     this count. The operation follows the store and becomes a `tandem.metric`.
 
-    Constraint: (C1) the storage has codes: #tandem.scaled or #tandem.coded.
+    Constraint: (C1) the storage has codes: #tandem.scaled, #tandem.coded or #tandem.working.
 
     Example:
 
@@ -413,12 +412,11 @@ def Tandem_SaturationOp : Tandem_Op<"saturation", [MemoryEffects<[MemRead, MemWr
 def Tandem_MeasureUpdateOp : Tandem_Op<"measure_update", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "measures how much of an intended update reached the stored value";
   let description = [{
-    With D the intended update and D_eff the change that this kernel's store
-    made to the stored value ((hi' - hi) + (lo' - lo), in f64), adds to four
-    sums over the tensor: D * D_eff, D * D, the number of elements with D != 0
-    and D_eff = 0, the number with D != 0 (Yu et al., *Collage*, section 3). A
-    kernel with several params adds what they have to the same sums, element by
-    element.
+    With D the intended update and D_eff the change that this kernel's store made to the
+    stored value ((hi' - hi) + (lo' - lo), in f64), adds to four sums over the tensor:
+    D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and the number
+    with D != 0 (Yu et al., *Collage*, section 3). A kernel with several params adds the
+    values of all of them to the same sums, element by element.
 
     Example:
 
@@ -452,29 +450,27 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
                    "::mlir::getElementTypeOrSelf($_self)">]> {
   let summary = "the largest or smallest value, or the sum, of many elements";
   let description = [{
-    Reduces over the `group` consecutive elements of the unsharded tensor to which this
-    element belongs, over all elements of the tensor, over those of all
-    tensors of the launch (`model`), or over those of this element's `row`, `column`
-    or `block`. Elements beyond the tensor's end do not take
-    part. Maxima and minima are of unsigned integers, or of f32 as arith.maximumf and
-    arith.minimumf have them: a NaN among the elements is the result, and -0 is less than
-    +0; `-tandem-split-phases` makes integers of the latter. A sum is a balanced binary
-    tree over the index, neighbours first, filled up to a power of two with
-    -0.0, every addition rounded to f32; over the model, such a tree over the
-    tensors' sums. In a kernel of matrices a value with `per row` or `per column` counts once
-    for each of these over the tensor, also where those are all alike, and a sum of
-    elements runs along the rows first.
+    Reduces over the `group` consecutive elements of the unsharded tensor to which this element
+    belongs, over all elements of the tensor, over those of all tensors of the launch (`model`), or
+    over those of this element's `row`, `column` or `block`. Elements beyond the tensor's end do not
+    take part. Maxima and minima are of unsigned integers, or of f32 with the semantics of
+    arith.maximumf and arith.minimumf: a NaN among the elements is the result, and -0 is less than
+    +0; `-tandem-split-phases` turns the latter into integers. A sum is a balanced binary tree over
+    the index, neighbours first, padded to a power of two with -0.0, every addition rounded to f32;
+    over the model, such a tree over the tensors' sums. In a kernel of matrices a value with `per
+    row` or `per column` counts once for each row or column of the tensor, also if they all have the
+    same value, and a sum of elements runs along the rows first.
 
-    The result is the same for all elements that take part: after
-    `-tandem-widen` that of a group is a scalar. A reduction over more than a
-    group ends a phase, see `-tandem-split-phases`.
+    The result is the same for all elements that take part, so that after
+    `-tandem-widen` the result of a group is a scalar. A reduction over more than a
+    group ends a phase; see `-tandem-split-phases`.
 
-    Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
-    than the kernel's width; (C2) only the scope `group` has a `group`; (C3) a sum is of f32 and
-    over more than a group or a block, a maximum or minimum of i32, or of f32 and over more than a
-    group or a block; (C4) rows and columns belong to a kernel of matrices, blocks to one that has
-    them; (C5) what counts once per row or column is over a tensor or the model; (C6) what is over
-    more than a group stands in a `tandem.kernel`.
+    Constraints: (C1) a group is a power of two from 2 to 256, and no smaller than the kernel's
+    width; (C2) only the scope `group` has a `group`; (C3) a sum is of f32 and over more than a
+    group or a block, a maximum or minimum of i32, or of f32 and over more than a group or a block;
+    (C4) rows and columns belong to a kernel of matrices, blocks to one that has them; (C5) a value
+    that counts once per row or column is reduced over a tensor or the model; (C6) a reduction over
+    more than a group is in a `tandem.kernel`.
 
     Example:
 
@@ -500,7 +496,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
                    CArg<"Granularity", "Granularity::element">:$per)>,
   ];
   let extraClassDeclaration = [{
-    /// Whether the result exists only when a launch has ended.
+    /// Returns whether the result exists only when a launch has ended.
     bool endsPhase() { return getScope() != Granularity::group; }
   }];
   let hasVerifier = 1;
@@ -509,8 +505,8 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
 def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffects<[MemWrite]>]> {
   let summary = "this element's part of a reduction that ends with the launch";
   let description = [{
-    `-tandem-split-phases` makes it of a `tandem.reduce` over more than a group, in the
-    launch of the reduction's phase. The reductions of all launches are numbered together.
+    `-tandem-split-phases` creates it from a `tandem.reduce` over more than a group, in the launch
+    of the reduction's phase. The reductions of all launches are numbered together.
 
     Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
     the scope is not a group; (C3) it is a row, column or block only in the elements of a
@@ -527,7 +523,7 @@ def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffect
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Granularity:$scope);
   let assemblyFormat = "$kind $value `[` $index `]` `over` $scope attr-dict `:` type($value)";
   let extraClassDeclaration = [{
-    /// Whether the rows of a tile leave it together, column by column.
+    /// Returns whether the rows of a tile are reduced together, column by column.
     bool isDownColumns() {
       return getScope() == Granularity::column || getScope() == Granularity::block;
     }
@@ -555,9 +551,8 @@ def Tandem_ReductionResultOp : Tandem_Op<"reduction_result", [HasParent<"LaunchO
 def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent<"LaunchOp">, MemoryEffects<[MemRead]>]> {
   let summary = "the result of an earlier phase's reduction over a row, column or block";
   let description = [{
-    The reduction was over this element's row, column or block, so that the elements of a
-    tensor have different results; where all have the same, it is a
-    `tandem.reduction_result`.
+    The reduction was over this element's row, column or block, so that the elements of a tensor
+    have different results; a result that they all share is a `tandem.reduction_result`.
 
     Constraints: (C1) the scope is a row, a column or a block; (C2) a launch per row,
     column or block reads its own.
@@ -572,8 +567,8 @@ def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent
   let results = (outs AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$result);
   let assemblyFormat = "`[` $index `]` `over` $scope attr-dict `:` type($result)";
   let extraClassDeclaration = [{
-    /// Whether the elements that are computed together, those of a row within a
-    /// block, have a result each.
+    /// Returns whether the elements that are computed together, which are those of a
+    /// row within a block, each have their own result.
     bool differsInRow() {
       return getScope() == Granularity::column ||
              getOperation()->getParentOfType<LaunchOp>().getPer() != Granularity::element;
@@ -585,7 +580,7 @@ def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent
 def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let summary = "the number of elements, rows or columns of this element's tensor";
   let description = [{
-    If a launch has a shard of the tensor, the unsharded tensor's are counted.
+    If a launch has a shard of the tensor, those of the unsharded tensor are counted.
 
     Constraint: (C1) it counts elements, rows or columns.
 
@@ -625,12 +620,11 @@ def Tandem_SetFlagOp : Tandem_Op<"set_flag", [MemoryEffects<[MemWrite]>]> {
 def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
   let summary = "16 bits of this element that decide how it is rounded";
   let description = [{
-    The half-word (element mod 8, low half first) of Philox4x32-10 (Salmon et
-    al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
-    key, step), zero-extended. `element` counts in the unsharded tensor. After
-    widening, the result holds the bits of consecutive elements. With `dither` the bits
-    fill [0, 2^16) evenly from step to step (docs/Numerics.md, "Dither"), so that errors
-    cancel.
+    Returns half-word `element mod 8` (low half first) of Philox4x32-10
+    (Salmon et al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
+    key, step), zero-extended. `element` counts in the unsharded tensor. After widening, the result
+    holds the bits of consecutive elements. With `dither` the bits fill [0, 2^16) evenly
+    from step to step (docs/Numerics.md, "Dither"), so that errors cancel.
 
     Example:
 
@@ -658,11 +652,11 @@ def Tandem_LookupOp : Tandem_Op<"lookup",
   let summary = "the entry of a table that bytes select";
   let description = [{
     `-tandem-tabulate` substitutes it for a computation that depends only on bytes. A
-    second dimension is for a byte that the elements of a group share, which comes
-    first.
+    table with two dimensions is indexed first by a byte that the elements of a group
+    share.
 
-    Constraints: (C1) the table has 256 entries for each index, one or two; (C2)
-    the result is of the table's element type.
+    Constraints: (C1) there are one or two indices, and the table has 256 entries for
+    each; (C2) the result is of the table's element type.
 
     Example:
 

@@ -19,18 +19,17 @@ include "tandem/Dialect/Tandem/IR/TandemTypes.td"
 def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_ProgramOpInterface]> {
   let summary = "a fused kernel: a scalar prologue and a body for one element";
   let description = [{
-    The whole graph as one scalar program that runs for each element (SPMD).
-    The *prologue* computes the uniform values from the hyperparameters in f64,
-    once a launch; each value it yields becomes a 32-bit slot of the scalar row.
-    The *body* loads, computes and stores one element. Body arguments: the stored
-    tensors, then the prologue's values. `-tandem-split-phases` says in which launches
-    it runs: it makes a `tandem.step` of it.
+    A kernel is the whole graph as one scalar program that runs for each element (SPMD).
+    The *prologue* computes the uniform values from the hyperparameters in f64, once a
+    launch; each value it yields becomes a 32-bit slot of the scalar row. The *body*
+    loads, computes and stores one element. Its arguments are the stored tensors, then
+    the prologue's values. `-tandem-split-phases` turns the kernel into a `tandem.step`,
+    which says in which launches it runs.
 
-    The tensors of a kernel are flat, or they are matrices: where a tensor has two
-    dimensions, where one has an entry per row or column, and where a storage has entries
-    for rows or blocks. In a kernel of matrices groups begin anew in each row, and reductions
-    may run along rows and columns and, if a storage has an entry for each block of B rows
-    and B columns, over such blocks.
+    The tensors of a kernel are flat or matrices. They are matrices if a tensor has two dimensions
+    or an entry per row or column, or if a storage has entries for rows or blocks. In a kernel of
+    matrices groups begin anew in each row, and reductions may run along rows and columns and, if a
+    storage has an entry for each block of B rows and B columns, over such blocks.
 
     Constraints: (C1) one body argument per tensor role, of stored type,
     followed by the types the prologue yields; (C2) one prologue argument per
@@ -38,8 +37,9 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) each storage has a value under
     the compute policy; (C5) each metric has an index of its own, below 4096; (C6) reductions
     per row, column or block belong to a kernel of matrices, which has no metrics, and scales
-    per row or block to a tensor with an entry per element; (C7) all blocks are of one size; (C8)
-    what has a transposed copy is an output or saved; (C9) a tensor is not read after it is written, since all elements read the old values.
+    per row or block to a tensor with an entry per element; (C7) all blocks are of one size; (C8) a
+    tensor with a transposed copy is an output or saved; (C9) a tensor is not read after it is
+    written, since all elements read the old values.
 
     Example:
 
@@ -72,7 +72,7 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove, Tandem_Pro
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// The most reductions, and metrics: the runtime's limit.
+    /// The largest number of reductions, and of metrics, that the runtime allows.
     static constexpr uint64_t maxSums = 4096;
 
     Block &getPrologueBlock() { return getPrologue().front(); }
@@ -84,24 +84,24 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
     Tandem_ProgramOpInterface]> {
   let summary = "one launch of a step: a body and what it runs once for";
   let description = [{
-    The part of a kernel's body that one launch computes. Its role is `reduction` (it
-    makes reductions for later launches and writes nothing), `main` (it writes the
-    elements) or `epilogue` (it writes the entries that elements share, when no launch
-    reads the old ones any more). The body runs once for each element, or `per` row,
-    column, block or tensor; after `-tandem-widen` for `width` consecutive elements at
-    once. Body arguments: those of the step's tensors, then the values that the step's
-    prologue yields.
+    A launch computes a part of a kernel's body. Its role is `reduction` (it makes
+    reductions for later launches and writes nothing), `main` (it writes the elements)
+    or `epilogue` (it writes the entries that elements share, when no launch reads the
+    old ones any more). The body runs once for each element, or `per` row, column, block
+    or tensor; after `-tandem-widen` for `width` consecutive elements at once. Its
+    arguments are those of the step's tensors, then the values that the step's prologue
+    yields.
 
-    A launch that is `fused_with_previous` needs, of the reductions that the launch
-    before it makes, only those of its own rows and blocks: it can go through some rows
-    as soon as the one before it has, in the same launch of the device.
+    A launch that is `fused_with_previous` needs only those reductions of the previous
+    launch that are over its own rows and blocks: it can process some rows as soon as
+    the previous one has, in the same launch of the device.
 
     Constraints: (C1) one body argument per tensor role of the step, of stored type,
     followed by the types that the step's prologue yields; (C2) the width is a power of two
     up to 256; (C3) each partial and total is one of the step's `reductions`; (C4) a main
     launch runs per element, a reduction per element, row or column, an epilogue per row,
-    column, block or tensor; rows, columns and blocks belong to matrices; (C5) what is
-    `fused_with_previous` comes after a launch over a matrix's elements and is one; (C6) the
+    column, block or tensor; rows, columns and blocks belong to matrices; (C5) a launch that is
+    `fused_with_previous` runs over a matrix's elements and follows one that does, too; (C6) the
     constraints C4 to C9 of `tandem.kernel` hold.
 
     Example:
@@ -125,20 +125,21 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// The most elements that are computed at once: those of the largest group.
+    /// The largest number of elements that are computed at once, which is that of a
+    /// group.
     static constexpr int64_t maxWidth = 256;
     static bool isWidth(int64_t width) {
       return width >= 1 && width <= maxWidth && llvm::isPowerOf2_64(width);
     }
 
     StepOp getStep();
-    /// The name of the launch's function: that of the step for its main launch, with
-    /// `_phase0`, `_phase1`, ... for its reductions and `_commit`, `_commit_rows`, ...
+    /// Returns the name of the launch's function: that of the step for its main launch,
+    /// with `_phase0`, `_phase1`, ... for its reductions and `_commit`, `_commit_rows`, ...
     /// for its epilogues.
     std::string getFunctionName();
-    /// Whether the body runs once for each tensor.
+    /// Returns whether the body runs once for each tensor.
     bool isPerTensor() { return getPer() == Granularity::tensor; }
-    /// Whether the body runs over the elements of a matrix, row by row.
+    /// Returns whether the body runs over the elements of a matrix, row by row.
     bool isAlongRows() { return isMatrix() && getPer() == Granularity::element; }
     Block &getBodyBlock() { return getBody().front(); }
 
@@ -154,11 +155,11 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
 def Tandem_StepOp : Tandem_Op<"step", [Symbol, IsolatedFromAbove, NoTerminator, SingleBlock]> {
   let summary = "the launches of a kernel, in their order";
   let description = [{
-    What `-tandem-split-phases` makes of a `tandem.kernel`: a value that all elements of a
-    tensor share, such as a norm, exists only after a launch has ended, so that a step is
-    a sequence of launches. First those that make reductions, then the main one, which
-    computes again what it needs of the earlier ones and writes the elements, then the
-    epilogues. All launches have the prologue's uniform values.
+    `-tandem-split-phases` replaces a `tandem.kernel` by a step: a value that all elements of a
+    tensor share, such as a norm, exists only after a launch has ended, so that a step is a sequence
+    of launches. First come those that make reductions, then the main one, which recomputes what it
+    needs from the earlier ones and writes the elements, then the epilogues. All launches have the
+    prologue's uniform values.
 
     Reductions over more than a group are numbered; `tandem.partial` makes one,
     `tandem.reduction_result` and `tandem.load_reduction_result` read its result in a later launch. No other
@@ -202,7 +203,7 @@ def Tandem_StepOp : Tandem_Op<"step", [Symbol, IsolatedFromAbove, NoTerminator, 
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     Block &getPrologueBlock() { return getPrologue().front(); }
-    /// The launches, in their order.
+    /// Returns the launches, in their order.
     auto getLaunchOps() { return getLaunches().front().getOps<LaunchOp>(); }
   }];
 }

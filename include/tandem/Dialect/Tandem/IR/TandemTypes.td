@@ -16,8 +16,9 @@ def Tandem_StoredType : TypeDef<Tandem_Dialect, "Stored"> {
   let mnemonic = "stored";
   let summary = "a logical tensor and the storage it lies in";
   let description = [{
-    Appears only where values meet memory: at the boundaries of a graph and as
-    the operands of a kernel. Arithmetic stays on plain tensors and scalars.
+    The type appears only where values are loaded or stored: at the boundaries of a
+    graph and as the operands of a kernel. Arithmetic stays on plain tensors and
+    scalars.
 
     ```mlir
     !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>

@@ -1,4 +1,4 @@
-//===- Graph.h - Questions about a graph ------------------------*- C++ -*-===//
+//===- Graph.h - Queries about a graph --------------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what passes and tools ask of a source graph: its checked
-// signature, where a value comes from, whether it is uniform.
+// This file declares the queries that passes and tools make about a source
+// graph: its checked signature, where a value comes from, and whether it is
+// uniform.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@
 
 namespace tandem {
 
-/// Whether a function is a graph: any of its arguments has a role.
+/// Returns whether a function is a graph: any of its arguments has a role.
 bool isGraph(func::FuncOp function);
 
 /// The program of a module, to be compiled or interpreted: a graph, the kernel
@@ -32,35 +33,37 @@ struct Program {
   StepOp step;
 };
 
-/// Finds the one program of a module. A graph needs a strategy's name; a kernel
-/// has its storages and must come without.
-/// `function` is its name where there are several, such as a layer's two
-/// passes.
+/// Finds the only program of a module, or the graph named `function` if there
+/// are several, such as a layer's two passes. A graph needs a strategy's name;
+/// a kernel has its storages and must not have one.
 llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy,
                                     StringRef function = {});
 
-/// Erases all kernels but the one of a name, if there is a name: a layer's
-/// other passes, when they have had their say.
+/// Erases all kernels except the one of a name, if there is a name. The others
+/// are a layer's other passes, which are not compiled.
 void keepKernel(ModuleOp module, StringRef name);
 
 /// Checks a graph's boundary: every argument has a role, names are unique,
-/// there is a param, at most one step and one seed, and the results are the new
-/// values of the param and state arguments in order.
+/// there is a tensor to update or to write, at most one step and one seed, and
+/// the results are the values of `getUpdatedArguments` in order.
 LogicalResult verifyGraph(func::FuncOp function);
 
-/// Whether a graph has rows and columns: tensors with an entry for each of
-/// them, or reductions along them. Else its tensors are flat, whatever their
-/// rank.
+/// Returns whether a graph has rows and columns: tensors with an entry for each
+/// of them, matrices of a layer, or reductions along them. Otherwise its
+/// tensors are flat, whatever their rank.
 bool isMatrixGraph(func::FuncOp function);
 
-/// The param and state arguments, in the order of the results.
+/// Returns the arguments that a graph updates or writes (params, states,
+/// outputs and saved tensors), in the order of the results.
 SmallVector<BlockArgument> getUpdatedArguments(func::FuncOp function);
 
-/// The value that `value` is, looking through the block arguments and results
-/// of linalg operations and through tandem.decode and tandem.encode.
+/// Returns the value that `value` stands for, looking through the block
+/// arguments and results of linalg operations and through tandem.decode and
+/// tandem.encode.
 Value resolve(Value value);
 
-/// Whether `value` depends only on hyperparameters, step, seed and literals.
+/// Returns whether `value` depends only on hyperparameters, step, seed and
+/// literals.
 bool isUniform(Value value);
 
 } // namespace tandem

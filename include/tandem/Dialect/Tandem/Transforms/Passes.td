@@ -22,9 +22,9 @@ def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> 
     - `b * s + x`, b uniform, becomes `tandem.ema`;
     - `b * s` becomes `tandem.decay`.
 
-    Values do not change: each named operation means the arithmetic it replaces.
-    Where both operands of an addition lead back to the state, the shorter way
-    is the state's own.
+    Values do not change: each named operation means the arithmetic it replaces. If both
+    operands of an addition lead back to the state, the one with the shorter path is the
+    state's own.
 
     Example: `test/Dialect/Tandem/recognize-updates.mlir`
 
@@ -52,8 +52,8 @@ def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
     is saved under several names is saved once, under the first of them and for
     the last kind of consumer.
 
-    What a strategy stores as it does an input of the function is not stored again: see
-    `-tandem-apply-strategy`. A `tandem.keep_outputs` of a function has it save outputs too.
+    A value that a strategy stores in the same way as an input of the function is not stored again;
+    see `-tandem-apply-strategy`. A function with a `tandem.keep_outputs` saves outputs, too.
 
     Example: `test/Dialect/Tandem/connect-saves.mlir`
 
@@ -85,14 +85,14 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
     and the function gets the strategy's compute policy. The arithmetic in between
     is not touched.
 
-    The pass reads no files. What has a search path, such as `tandem-run` and
-    `tandem.compile`, adds the strategy of a file to the module before; `tandem-opt`
+    The pass reads no files. Drivers with a search path, such as `tandem-run` and
+    `tandem.compile`, add the strategy of a file to the module beforehand; `tandem-opt`
     takes both from one text: `cat mine.mlir adamw.mlir | tandem-opt
     -tandem-to-kernel=strategy=mine`.
 
-    A `saved` tensor whose value is that of an input or an output, in the storage
-    of that one, is not written again: it is dropped, the backward pass restores the other
-    one, and the attribute `tandem.kept` has its name with the role that was dropped.
+    A `saved` tensor that has the value and the storage of an input or an output is not written
+    again: it is dropped, the backward pass restores the input or output, and the attribute
+    `tandem.kept` has that one's name with the role that was dropped.
 
     Example: `test/Dialect/Tandem/apply-strategy.mlir`
 
@@ -117,19 +117,17 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
 def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
   let summary = "Print what forward passes keep in memory";
   let description = [{
-    For each function that saves something, after `-tandem-connect-saves` and
-    `-tandem-apply-strategy`: each tensor's storage and how much of it there is for a
-    token (a row), in units U of `hidden` * 2 bytes (a bf16 for each of `hidden`
-    elements), without and with the scales. A dimension that is not known counts as
-    `hidden`. What is stored once for a whole tensor is not counted. The module stays as
-    it is.
+    For each function that saves something, prints each tensor's storage and its size
+    for a token (a row), in units U of `hidden` * 2 bytes (a bf16 for each of `hidden`
+    elements), without and with the scales. The pass runs after `-tandem-connect-saves`
+    and `-tandem-apply-strategy`, and does not change the module. An unknown dimension
+    counts as `hidden`. Entries that are stored once for a whole tensor are not counted.
 
-    Below are the tensors that a backward pass could recompute from others that it has,
-    of what is saved and of inputs that it takes too: what that spares, and the float
-    operations that it takes for each element, with transcendental functions by name.
-    Each row takes the others as kept; operations that two share count in both. An output
-    that the next function may keep, and this one does not, saves what the next function
-    would keep.
+    A second list has the saved tensors and the inputs that a backward pass could recompute from
+    others that it has, with the memory that this saves and the float operations that it takes for
+    each element (transcendental functions by name). Each row assumes that the others are kept;
+    operations that two rows share count in both. For an output that the next function may keep, and
+    this one does not, the saving is what the next function would keep.
 
     Example: `test/Dialect/Tandem/print-saves.mlir`
   }];
@@ -142,10 +140,10 @@ def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
 def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
   let summary = "Fuse each graph into one scalar kernel";
   let description = [{
-    Replaces each function with a compute policy by a `tandem.kernel`: tensor
-    operations and linalg bodies become the scalar arithmetic of one element;
-    everything computed only from hyperparameters and literals moves to the prologue, in
-    f64, and is rounded to f32 where it meets an element.
+    Replaces each function with a compute policy by a `tandem.kernel`: tensor operations
+    and linalg bodies become the scalar arithmetic of one element; everything computed
+    only from hyperparameters and literals moves to the prologue, in f64, and is rounded
+    to f32 where an element uses it.
 
     A `linalg.reduce` of all elements of a tensor (a sum, maximum or minimum) becomes a
     `tandem.reduce` over the tensor; with the attribute `tandem.scope = "model"`, over
@@ -158,7 +156,7 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
     kernel have one dimension, whatever the graph's have.
 
     Any other graph that is not an element-wise function of its tensors (a gather, a
-    transposition) is refused with a diagnostic.
+    transposition) is rejected with a diagnostic.
     Example: `test/Dialect/Tandem/form-kernel.mlir`
   }];
   let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
@@ -171,9 +169,9 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
 def AddMetrics : Pass<"tandem-add-metrics", "::tandem::KernelOp"> {
   let summary = "Measure the effective descent quality inside the kernel";
   let description = [{
-    For each param, sums the addends of its named updates (and (b - 1) * s for
-    a decay by b) to the intended update, in f64, and adds a `tandem.measure_update`
-    after its store. Kernels without this pass pay nothing.
+    For each param, sums the addends of its named updates (and (b - 1) * s for a decay
+    by b) to the intended update, in f64, and adds a `tandem.measure_update` after its
+    store. Kernels without this pass have no overhead.
 
     Example: `test/Dialect/Tandem/add-metrics.mlir`
   }];
@@ -207,10 +205,9 @@ def LowerStorage : Pass<"tandem-lower-storage", "::tandem::KernelOp"> {
   let summary = "Spell out decoding and encoding";
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
-    `tandem.store` by its encoding and stores of the planes. Every store
-    canonicalizes NaN, on integers, also one that a kernel makes to a plane
-    itself. Storages that round by bits get them from
-    `tandem.random_bits`.
+    `tandem.store` by its encoding and stores of the planes. Every store canonicalizes
+    NaN, on integers, also a store to a plane that the kernel already contains. Storages
+    that round by bits get them from `tandem.random_bits`.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
@@ -226,8 +223,8 @@ def CheckGradients : Pass<"tandem-check-gradients", "::tandem::KernelOp"> {
   let summary = "Report gradients that are not finite";
   let description = [{
     After each load of a gradient's float plane, raises flag 0 of the launch if the
-    element is a NaN or an infinity: an integer comparison of its bits, which are loaded
-    instead. Kernels without this pass pay nothing.
+    element is a NaN or an infinity. The bits are loaded instead, and compared as
+    integers. Kernels without this pass have no overhead.
 
     Example: `test/Dialect/Tandem/check-gradients.mlir`
 
@@ -248,33 +245,32 @@ def CheckGradients : Pass<"tandem-check-gradients", "::tandem::KernelOp"> {
 def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
   let summary = "Prove the preconditions of error-free transforms";
   let description = [{
-    Finds the sums and products with errors that mcf operations have become, and
-    what is known of their operands' ranges from the operations that lead to them
-    (a sparse data-flow analysis). Of a TwoSum whose first operand is proved to be
-    the larger one, or to be a multiple of the second one's unit in the last
-    place, and whose sum cannot overflow, three operations with the same bits are
-    left:
+    Finds the sums and products with errors that mcf operations have become, and derives
+    their operands' ranges from the operations that lead to them (a sparse data-flow
+    analysis). If the first operand of a TwoSum is proved to be the larger one, or to be
+    a multiple of the second one's unit in the last place, and the sum cannot overflow,
+    three operations with the same bits replace it:
 
     ```
     x = a + b;  y = (a - x) + b
     ```
 
     Everything else is left unchanged, and so is every format for which the lemmas that
-    justify these rules are not proved. What is proved of a transform that stays is used
-    by `-tandem-emulate-floats`.
+    justify these rules are not proved. `-tandem-emulate-floats` uses what is proved
+    about a transform that stays.
 
-    A range is what operations give: constants, `max` and `min`, absolute values,
-    squares and roots, decoded 8-bit floats, and the bounds of errors relative to
-    their sums. Of planes and hyperparameters nothing is known but their formats.
-    Planes are not looked at before a launch, nor are hyperparameters on a device,
-    so that a declared domain is not a fact; no declaration can change a bit.
+    Ranges are derived from operations: constants, `max` and `min`, absolute values,
+    squares and roots, decoded 8-bit floats, and the bounds of errors relative to their
+    sums. Of planes and hyperparameters only the formats are known. Planes are not
+    checked before a launch, nor are hyperparameters on a device, so that a declared
+    domain is not a fact; no declaration can change a bit.
 
-    `report` makes a remark for each transform, at the graph's operation. It names
-    the mcf operation, if there is one, and says whether the transform is
+    `report` emits a remark for each transform, at the graph's operation. It names the
+    mcf operation, if there is one, and says whether the transform is
 
     - *proved*: it gives the exact error, unless something overflows;
-    - *granted*: the sequence of a Fast2Sum, on the word of the graph or of the
-      algorithm; nothing is elided;
+    - *granted*: the sequence of a Fast2Sum whose order the graph or the algorithm
+      guarantees; nothing is elided;
     - *guarded*: the longer sequence of TwoSum, which needs no order;
     - *kept*: a product whose error may underflow, rounded as it is written.
 
@@ -306,16 +302,16 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::tandem::StepOp"> {
     the host's instructions. No small float type and no floating-point
     truncation is left for a backend to get wrong.
 
-    Of the 8-bit formats, which some targets convert themselves, roundings, loads
-    and stores are `scaled.encode_float` and `scaled.decode_float`. With
-    `half-conversions` those of f16 are conversions from f32 and to it.
+    Roundings, loads and stores of the 8-bit formats, which some targets convert
+    themselves, become `scaled.encode_float` and `scaled.decode_float`. With
+    `half-conversions` those of f16 become conversions from f32 and to it.
 
     An fma is computed in f64 with rounding to odd, except the residual of a
     product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
     Fast2Sum, b - ((a + b) - a), is not rounded: it is a number of the format for
-    all a and b. Where the range analysis (see `-tandem-analyze-ranges`) proves
-    that (a + b) - a, or the residual of a product, is a number of the format,
-    neither is that.
+    all a and b. Where the range analysis (see `-tandem-analyze-ranges`) proves that
+    (a + b) - a, or the residual of a product, is a number of the format, it is not
+    rounded either.
 
     Example: `test/Dialect/Tandem/emulate-floats.mlir`
   }];
@@ -336,13 +332,13 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::tandem::StepOp"> {
 def Simplify : Pass<"tandem-simplify"> {
   let summary = "Fold constants, order factors, remove dead operations";
   let description = [{
-    Runs the folders of all operations, and no rewrite patterns: a folder
-    computes constants exactly or returns an operand unchanged, so no bit of any
-    result can change, and nothing needs to be set up per compilation. Before
-    that a float compared with itself becomes the constant that it is for NaN and
-    for numbers alike (`olt` is false, `uge` is true), as LLVM would make it. The
-    factors of each `math.fma` get the order in which they are defined, so that
-    CSE finds the same product in either order.
+    Runs the folders of all operations, and no rewrite patterns: a folder computes
+    constants exactly or returns an operand unchanged, so no bit of any result can
+    change, and nothing needs to be set up per compilation. Before that, a comparison of
+    a float with itself becomes a constant if it is the same for NaN and for numbers
+    (`olt` is false, `uge` is true), as LLVM would make it. The factors of each
+    `math.fma` get the order in which they are defined, so that CSE finds the same
+    product in either order.
 
     Example: `test/Dialect/Tandem/simplify.mlir`
   }];
@@ -351,24 +347,24 @@ def Simplify : Pass<"tandem-simplify"> {
 def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
   let summary = "Separate the launches of a kernel";
   let description = [{
-    Replaces each `tandem.kernel` by a `tandem.step`. A `tandem.reduce` over a tensor or
-    the model exists only when a launch has ended, so that a step has these launches, in
-    this order:
+    Replaces each `tandem.kernel` by a `tandem.step`. The result of a `tandem.reduce`
+    over a tensor or the model exists only when a launch has ended, so that a step has
+    these launches, in this order:
 
     - reductions: a launch for each phase that makes reductions for later ones, with a
-      `tandem.partial` for each of its reductions and nothing that is written;
-    - the main launch, which computes again what it needs of the earlier ones and writes
+      `tandem.partial` for each of its reductions and without stores;
+    - the main launch, which recomputes what it needs from the earlier ones and writes
       all elements;
     - epilogues, which run once for each row, column, block or tensor and write what its
       elements share, when no launch reads the old entries any more.
 
-    A kernel without reductions and shared entries becomes a step of its main launch.
-    Reductions of earlier launches are read by `tandem.reduction_result` and `tandem.load_reduction_result`. No
-    value goes from launch to launch otherwise: a launch reads its planes again.
+    A kernel without reductions and shared entries becomes a step of its main launch. Reductions of
+    earlier launches are read by `tandem.reduction_result` and `tandem.load_reduction_result`. No
+    other value is passed from launch to launch: a launch reads its planes again.
 
-    In a matrix kernel, a launch over elements that needs of the previous launch's
-    reductions only those of its own rows and blocks is `fused_with_previous`: it can run
-    over some rows as soon as the one before it has, in one launch with it.
+    In a matrix kernel, a launch over elements is `fused_with_previous` if it needs only those
+    reductions of the previous launch that are over its own rows and blocks. It can then run over
+    some rows as soon as the previous one has, in one launch with it.
 
     Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
   }];
@@ -396,7 +392,7 @@ def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
   let options = [
     Option<"rows", "rows", "bool", "true",
            "Whether a byte that a group shares may select a table's row">,
-    // In the time of a gather of 16, two ports execute some 20 operations.
+    // Two ports execute some 20 operations in the time of a gather of 16.
     Option<"lookupCost", "lookup-cost", "unsigned", "20",
            "The operations on a vector or a warp that take as long as a lookup">];
   let dependentDialects = ["::tandem::TandemDialect"];
@@ -407,9 +403,9 @@ def Widen : Pass<"tandem-widen", "::tandem::StepOp"> {
   let summary = "Compute several consecutive elements at once";
   let description = [{
     Replaces every element-dependent scalar of each launch's body by a vector of `width`
-    elements; uniform values are broadcast. What the elements of a group share
-    (the entry of a scale's plane, a reduction) stays a scalar; the width is at
-    most the smallest group. The arithmetic of each element is unchanged.
+    elements; uniform values are broadcast. A value that the elements of a group share
+    (the entry of a scale's plane, a reduction) stays a scalar; the width is at most the
+    smallest group. The arithmetic of each element is unchanged.
 
     Example: `test/Dialect/Tandem/widen.mlir`
   }];

@@ -1,4 +1,4 @@
-//===- Strategies.h - Find the strategy of a name ---------------*- C++ -*-===//
+//===- Strategies.h - Find a strategy by name -------------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,14 +20,15 @@
 
 namespace tandem {
 
-/// The built-in strategies for a module's graphs: recipes for layers.
+/// Returns the built-in strategies for a module's graphs, or recipes for
+/// layers.
 ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
 
 /// Finds the strategy of a name in a module. If the module does not define it,
 /// adds the one of `<directory>/<name>.mlir` in the first directory that has
-/// this file, or else the built-in one. If its symbol is taken, it gets another
-/// one. Passes name no directories, so that they read no files. Diagnostics are
-/// the context's.
+/// this file, or else the built-in one, and renames it if its symbol is taken.
+/// Passes give no directories, so that they read no files. Diagnostics go to
+/// the context.
 FailureOr<StrategyOp> findStrategy(ModuleOp module, StringRef name,
                                    ArrayRef<std::string> directories = {});
 

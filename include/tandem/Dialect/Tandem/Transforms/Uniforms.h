@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how passes reach from a kernel's body into its prologue:
-// where a uniform value comes from, and how to add one.
+// This file declares how passes find the source of a uniform value in a
+// kernel's prologue, and how they add one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-/// The f64 value in the prologue that a uniform argument of the body was
-/// rounded from; where it was not rounded, its exact f64 value.
+/// Returns the f64 value in the prologue that a uniform argument of the body
+/// was rounded from, or its exact f64 value if it was not rounded.
 Value getUniformSource(KernelOp kernel, Value uniform, SequenceBuilder &b);
 
 /// Yields a value from the prologue; returns the body's new argument for it.

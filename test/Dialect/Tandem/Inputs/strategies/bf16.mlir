@@ -1,4 +1,4 @@
-// Found before the built-in strategy of the same name.
+// This strategy takes precedence over the built-in one of the same name.
 tandem.strategy @bf16 compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder
   tandem.assign state = #tandem.float<f32>
