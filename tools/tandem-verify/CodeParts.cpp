@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FloatLanes.h"
+#include "StorageParts.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@
 
 using namespace tandem::verify;
 
-static float toFloat(uint32_t bits) { return llvm::bit_cast<float>(bits); }
+static float fromBits(uint32_t bits) { return llvm::bit_cast<float>(bits); }
 static uint32_t toBits(float x) {
   return std::isnan(x) ? 0x7FFFFFFF : llvm::bit_cast<uint32_t>(x);
 }
@@ -40,13 +40,6 @@ struct Storage {
   std::function<float(Codes)> read;
 };
 
-void put(Array &array, size_t index, uint16_t code) {
-  if (array.getBytes() == 1)
-    array.get<uint8_t>()[index] = uint8_t(code);
-  else
-    array.get<uint16_t>()[index] = code;
-}
-
 std::vector<PlaneDecl> declare(const Storage &storage) {
   std::vector<PlaneDecl> planes = {{"q", storage.planes[0]}};
   if (storage.planes.size() == 2)
@@ -54,27 +47,17 @@ std::vector<PlaneDecl> declare(const Storage &storage) {
   return planes;
 }
 
-/// Encodes every f32.
-class WritePart : public Part {
+/// Encodes every f32 by a storage's rule.
+class RuleWrite : public WritePart {
 public:
-  explicit WritePart(const Storage &storage)
-      : Part(storage.name + "-write", "every f32 as " + storage.text),
-        storage(storage) {
-    inputs = {{"x", 4}};
-    results = declare(storage);
-    units = blockSize;
-    kernel = writeKernel("f32, f32", {{"x", floatStorage("f32")}},
-                         {{"q", storage.text}},
-                         "  %x = tandem.load %t_x : !x -> f32\n"
-                         "  tandem.store %x, %t_q : f32, !q\n");
-  }
-
-  void fill(Block &block) const override { fillFloats(block); }
+  explicit RuleWrite(const Storage &storage)
+      : WritePart(storage.name, storage.text, declare(storage)),
+        storage(storage) {}
 
   void expect(Block &block) const override {
     const auto *x = block.inputs[0].get<uint32_t>();
     for (size_t i = 0; i < block.size; ++i) {
-      Storage::Codes codes = storage.write(toFloat(x[i]));
+      Storage::Codes codes = storage.write(fromBits(x[i]));
       for (size_t plane = 0; plane < block.expected.size(); ++plane)
         put(block.expected[plane], i, codes[plane]);
     }
@@ -84,39 +67,17 @@ private:
   Storage storage;
 };
 
-/// Decodes every code. With two planes of 16 bits, each unit has 2^16 of them.
-class ReadPart : public Part {
+/// Decodes every code by a storage's rule.
+class RuleRead : public ReadPart {
 public:
-  explicit ReadPart(const Storage &storage)
-      : Part(storage.name + "-read", "every code of " + storage.text),
-        storage(storage) {
-    inputs = declare(storage);
-    results = {{"r", 4}};
-    unsigned bits = 0;
-    for (unsigned bytes : storage.planes)
-      bits += 8 * bytes;
-    units = uint64_t(1) << (std::max(bits, 16u) - 16);
-    lowBits = storage.planes.size() == 2 ? 8 * storage.planes[1] : 0;
-    kernel = writeKernel("f32, f32", {{"q", storage.text}},
-                         {{"r", floatStorage("f32")}},
-                         "  %x = tandem.load %t_q : !q -> f32\n"
-                         "  tandem.store %x, %t_r : f32, !r\n");
-  }
-
-  void fill(Block &block) const override {
-    block.size = blockSize;
-    for (size_t i = 0; i < blockSize; ++i) {
-      uint64_t all = block.unit << 16 | i;
-      put(block.inputs[0], i, uint16_t(all >> lowBits));
-      if (lowBits)
-        put(block.inputs[1], i, uint16_t(all & ((1u << lowBits) - 1)));
-    }
-  }
+  explicit RuleRead(const Storage &storage)
+      : ReadPart(storage.name, storage.text, declare(storage)),
+        storage(storage) {}
 
   void expect(Block &block) const override {
     for (size_t i = 0; i < blockSize; ++i) {
       Storage::Codes codes = {uint16_t(block.inputs[0].at(i)), 0};
-      if (lowBits)
+      if (block.inputs.size() == 2)
         codes[1] = uint16_t(block.inputs[1].at(i));
       block.expected[0].get<uint32_t>()[i] = toBits(storage.read(codes));
     }
@@ -124,7 +85,6 @@ public:
 
 private:
   Storage storage;
-  unsigned lowBits;
 };
 
 //===----------------------------------------------------------------------===//
@@ -312,7 +272,7 @@ static Storage makeDynamic(const char *sign) {
 }
 
 //===----------------------------------------------------------------------===//
-// Integers, remainders, residuals
+// Integers, remainders
 //===----------------------------------------------------------------------===//
 
 static Storage makeSoftsign() {
@@ -357,45 +317,11 @@ static Storage makeRemainder() {
   auto read = [](Storage::Codes codes) {
     // Other code has overwritten the upper half with a zero.
     if ((codes[0] & 0x7FFF) == 0 && codes[1] >= 0x8000)
-      return toFloat(uint32_t(codes[0]) << 16);
+      return fromBits(uint32_t(codes[0]) << 16);
     auto high = uint16_t(codes[0] - (codes[1] >> 15));
-    return toFloat(uint32_t(high) << 16 | codes[1]);
+    return fromBits(uint32_t(high) << 16 | codes[1]);
   };
   return {"remainder", "#tandem.remainder", {2, 2}, write, read};
-}
-
-static uint16_t roundToBF16(float x) {
-  uint32_t bits = llvm::bit_cast<uint32_t>(x);
-  if (std::isnan(x))
-    return 0x7FFF;
-  return uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-/// Returns half a unit in the last place of a finite bf16.
-static float getHalfUlp(uint16_t high) {
-  int field = std::max(high >> 7 & 0xFF, 1);
-  return std::ldexp(1.0f, field - 127 - 8);
-}
-
-static bool isFiniteBF16(uint16_t high) { return (high & 0x7F80) != 0x7F80; }
-
-static Storage makeResidual() {
-  auto write = [](float x) {
-    uint16_t high = roundToBF16(x);
-    if (!isFiniteBF16(high))
-      return Storage::Codes{high, 0};
-    float rest = (x - toFloat(uint32_t(high) << 16)) / getHalfUlp(high);
-    return Storage::Codes{high,
-                          uint16_t(int(std::nearbyint(rest * 127)) & 0xFF)};
-  };
-  auto read = [](Storage::Codes codes) {
-    float high = toFloat(uint32_t(codes[0]) << 16);
-    if (!isFiniteBF16(codes[0]))
-      return high;
-    float share = float(int8_t(codes[1])) / 127;
-    return high + share * getHalfUlp(codes[0]);
-  };
-  return {"residual", "#tandem.residual<bf16, i8>", {2, 1}, write, read};
 }
 
 //===----------------------------------------------------------------------===//
@@ -410,7 +336,6 @@ static std::vector<Storage> makeStorages() {
       makeSoftsign(),
       makeRoot(),
       makeRemainder(),
-      makeResidual(),
       makeMinifloat("e2m1", "exponent = 2, mantissa = 1, specials = none",
                     {2, 1, 1, S::None}),
       makeMinifloat("e2m3", "exponent = 2, mantissa = 3, specials = none",
@@ -440,7 +365,7 @@ static std::vector<Storage> makeStorages() {
 
 void tandem::verify::addCodeParts(Parts &parts) {
   for (const Storage &storage : makeStorages()) {
-    parts.push_back(std::make_unique<WritePart>(storage));
-    parts.push_back(std::make_unique<ReadPart>(storage));
+    parts.push_back(std::make_unique<RuleWrite>(storage));
+    parts.push_back(std::make_unique<RuleRead>(storage));
   }
 }

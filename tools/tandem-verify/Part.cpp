@@ -98,8 +98,8 @@ std::string Part::describe(const Block &block, size_t index) const {
                    const std::vector<Array> &arrays) {
     for (const auto &[decl, array] : llvm::zip(decls, arrays))
       stream << (text.empty() ? "" : " ") << decl.name << "=0x"
-             << llvm::format_hex_no_prefix(array.at(index), 2 * decl.bytes,
-                                           /*Upper=*/true);
+             << llvm::format_hex_no_prefix(array.at(index / decl.group),
+                                           2 * decl.bytes, /*Upper=*/true);
   };
   print(inputs, block.inputs);
   stream << " gives";

@@ -32,11 +32,20 @@ namespace tandem::verify {
 /// The maximum number of cases in a unit.
 constexpr size_t blockSize = 1 << 16;
 
-/// A plane of operands or results: its name and the size of an element in
-/// bytes.
+/// A plane of operands or results: its name, the size of an entry in bytes, and
+/// the number of elements that share an entry.
 struct PlaneDecl {
   std::string name;
   unsigned bytes;
+  unsigned group = 1;
+};
+
+/// The key and counter of a launch's random bits, as docs/Numerics.md has them.
+struct Draw {
+  uint64_t seed = 0, step = 1;
+  uint32_t key = 0;
+  /// The number of the first element.
+  uint64_t first = 0;
 };
 
 /// Memory for one plane of a unit, with the alignment that kernels prefer.
@@ -106,6 +115,8 @@ public:
 
   /// Writes the operands of unit `block.unit` and sets the number of its cases.
   virtual void fill(Block &block) const = 0;
+  /// Returns the key and counter of the random bits of a unit's launch.
+  virtual Draw draw(uint64_t unit) const { return {}; }
   /// Computes the expected results.
   virtual void expect(Block &block) const = 0;
   /// Computes the results, if the part has no kernel.
@@ -139,6 +150,9 @@ void addConversionParts(Parts &parts);
 void addPowerParts(Parts &parts);
 void addFunctionParts(Parts &parts);
 void addCodeParts(Parts &parts);
+void addResidualParts(Parts &parts);
+void addRoundedParts(Parts &parts);
+void addMuLawParts(Parts &parts);
 void addExpansionParts(Parts &parts);
 void addPrecisionParts(Parts &parts);
 void addOracleParts(Parts &parts);

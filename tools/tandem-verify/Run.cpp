@@ -14,6 +14,7 @@
 #include "tandem-runtime/tandem_runtime.h"
 #include "tandem/Target/Run.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/xxhash.h"
 
 #include <atomic>
@@ -52,6 +53,15 @@ public:
 
   const tdm_kernel *get() const { return handle; }
 
+  /// The kernel's integers, in its order.
+  std::vector<int64_t> getIntegers(const Draw &draw) const {
+    std::vector<int64_t> values;
+    for (const tdm_integer_desc &integer : tandem::getIntegers(*kernel->info))
+      values.push_back(
+          int64_t(integer.kind == TDM_ROLE_STEP ? draw.step : draw.seed));
+    return values;
+  }
+
 private:
   /// Checks that the kernel has the part's planes, in the same order.
   llvm::Error checkPlanes(const Part &part) const {
@@ -88,9 +98,10 @@ public:
   }
   ~Worker() { tdm_plan_destroy(plan); }
 
-  llvm::Error bind(const Code &code) {
-    return code.get() ? check(tdm_plan_create(code.get(), nullptr, 0, &plan))
-                      : llvm::Error::success();
+  llvm::Error bind(const Code &bound) {
+    code = &bound;
+    return code->get() ? check(tdm_plan_create(code->get(), nullptr, 0, &plan))
+                       : llvm::Error::success();
   }
 
   llvm::Error runUnit(uint64_t unit) {
@@ -117,10 +128,14 @@ public:
 
 private:
   llvm::Error launch() {
-    tdm_tensor tensor = {1, int64_t(block.size), 0, 0, 0, pointers.data()};
+    Draw draw = part.draw(block.unit);
+    tdm_tensor tensor = {1,        int64_t(block.size), int64_t(draw.first),
+                         draw.key, /*scalar_row=*/0,    pointers.data()};
     if (llvm::Error error = check(tdm_plan_update(plan, &tensor, 1)))
       return error;
-    return check(tdm_plan_launch(plan, nullptr, nullptr, 1, 1, nullptr));
+    std::vector<int64_t> integers = code->getIntegers(draw);
+    return check(
+        tdm_plan_launch(plan, nullptr, integers.data(), 1, 1, nullptr));
   }
 
   void flip() {
@@ -135,30 +150,33 @@ private:
   /// from the expected ones.
   void compare(size_t plane) {
     const Array &got = block.results[plane], &want = block.expected[plane];
-    unsigned bytes = got.getBytes();
+    unsigned group = part.results[plane].group;
+    size_t count = llvm::divideCeil(block.size, group);
     auto *data = got.get<uint8_t>();
-    size_t length = block.size * bytes;
+    size_t length = count * got.getBytes();
     uint64_t hash = llvm::xxh3_64bits(llvm::ArrayRef(data, length));
     findings.hash += mix(hash ^ mix(block.unit * 8 + plane + 1));
     if (std::memcmp(data, want.get<uint8_t>(), length) == 0)
       return;
-    for (size_t i = 0; i < block.size; ++i)
+    for (size_t i = 0; i < count; ++i)
       if (got.at(i) != want.at(i))
-        findings.fail(block.unit * blockSize + i,
-                      [&] { return describe(i, plane); });
+        findings.fail(block.unit * blockSize + i * group,
+                      [&] { return describe(i * group, plane); });
   }
 
   std::string describe(size_t index, size_t plane) const {
+    const PlaneDecl &decl = part.results[plane];
     return llvm::formatv("{0}, but {1}=0x{2} is expected",
-                         part.describe(block, index), part.results[plane].name,
+                         part.describe(block, index), decl.name,
                          llvm::format_hex_no_prefix(
-                             block.expected[plane].at(index),
-                             2 * part.results[plane].bytes, /*Upper=*/true))
+                             block.expected[plane].at(index / decl.group),
+                             2 * decl.bytes, /*Upper=*/true))
         .str();
   }
 
   const Part &part;
   const ShardOptions &options;
+  const Code *code = nullptr;
   verify::Block block;
   std::vector<void *> pointers;
   tdm_plan *plan = nullptr;

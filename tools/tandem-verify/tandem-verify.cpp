@@ -68,6 +68,9 @@ static Parts makeParts() {
   addPowerParts(parts);
   addFunctionParts(parts);
   addCodeParts(parts);
+  addResidualParts(parts);
+  addRoundedParts(parts);
+  addMuLawParts(parts);
   addExpansionParts(parts);
   addPrecisionParts(parts);
   return parts;
@@ -130,6 +133,14 @@ static json::Object describe(const Findings &findings) {
   return result;
 }
 
+/// Whether what one part expects of its operands is of the other's planes.
+static bool haveSamePlanes(const std::vector<PlaneDecl> &a,
+                           const std::vector<PlaneDecl> &b) {
+  return llvm::equal(a, b, [](const PlaneDecl &x, const PlaneDecl &y) {
+    return x.bytes == y.bytes && x.group == y.group;
+  });
+}
+
 static llvm::Expected<const Part *>
 findExpectation(const Parts &parts, const Part &part, llvm::StringRef name) {
   if (name.empty())
@@ -137,8 +148,8 @@ findExpectation(const Parts &parts, const Part &part, llvm::StringRef name) {
   auto expectation = find(parts, name);
   if (!expectation)
     return expectation;
-  if ((*expectation)->results.size() != part.results.size() ||
-      (*expectation)->inputs.size() != part.inputs.size())
+  if (!haveSamePlanes((*expectation)->results, part.results) ||
+      !haveSamePlanes((*expectation)->inputs, part.inputs))
     return llvm::createStringError("--expect '" + name +
                                    "' has other operands or results than '" +
                                    part.name + "'");

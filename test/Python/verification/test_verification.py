@@ -71,8 +71,9 @@ RUNS = {
     "powers": ("f32-(log2|exp2)", 509),
     "functions": ("f32-(exp|log|tanh|erf)", 509),
     "codes": (".*-write", 1021),
-    "codes-read": ("(?!remainder)(?!residual).*-read", 1),
-    "planes-read": ("(remainder|residual)-read", 1021),
+    "codes-read": ("(?!remainder|residual|mulaw).*-read", 1),
+    "planes-read": ("(remainder|residual.*)-read", 1021),
+    "scaled-codes-read": ("mulaw-.*-read", 127),
     "byte-expansions": (f"{BYTES}-x2-(grow|scale|kahan|sqrt|renormalize)", 1),
     "byte-expansion-pairs": (f"{BYTES}-x2-(mul|add|sub|div)", 1021),
     "half-expansions": (f"{WIDE}-x2-.*", 2039),
@@ -118,6 +119,33 @@ def test_wrong_operation_is_found(part, expected, first):
     assert status == 1 and line["failures"] > 0 and first in line["first"]
 
 
+@pytest.mark.parametrize("part, expected", [
+    # Other bits.
+    ("residual-dither-write", "residual-stochastic-write"),
+    ("softsign-stochastic-write", "softsign-dither-write"),
+    # To nearest.
+    ("residual-f16-i8-stochastic-write", "residual-f16-i8-write"),
+    ("root-dither-write", "root-write"),
+    # Another format.
+    ("residual-f16-i8-dither-write", "residual-dither-write"),
+    ("mulaw-signed-write", "mulaw-unsigned-write"),
+    ("mulaw-unsigned-dither-write", "mulaw-signed-dither-write"),
+    ("mulaw-unsigned-read", "mulaw-signed-read")])
+def test_wrong_rule_is_found(part, expected):
+    """The unit of a write has the numbers from 1/2 on."""
+    unit = 0x3F00 if part.endswith("-write") else 0
+    (line,), status = verify("--part", part, "--expect", expected, "--begin", unit,
+                             "--end", unit + 1)
+    assert status == 1 and line["failures"] > 1000 and "is expected" in line["first"]
+
+
+def test_scales_are_compared():
+    """Where each number is negative, more differs than the codes."""
+    (line,), _ = verify("--part", "mulaw-signed-write", "--expect", "mulaw-unsigned-write",
+                        "--begin", 0xBF00, "--end", 0xBF01)
+    assert line["failures"] > line["cases"]
+
+
 @pytest.mark.parametrize("part, case", [("bf16-mul", 3 * 65536 + 777), ("f32-log2", 12345)])
 def test_flipped_bit_is_found(part, case):
     (good,), _ = verify("--part", part, "--end", 4)
@@ -139,6 +167,7 @@ def test_bounds_are_measured():
 @pytest.mark.parametrize("arguments, word", [
     (["--part", "bf16-pow"], "there is no part 'bf16-pow'"),
     (["--part", "bf16-add", "--expect", "bf16-fma"], "--expect"),
+    (["--part", "residual-read", "--expect", "residual-bf16-i16-read"], "--expect"),
     (["--part", "bf16-add", "--stride", "0"], "--stride"),
     (["--part", "bf16-add", "--isa", "sparc"], "unknown instruction set")])
 def test_refusals(arguments, word):
@@ -215,7 +244,7 @@ def test_what_replaces_proofs_is_of_todays_code():
 
 
 def test_quick(tmp_path):
-    done = drive(tmp_path, "--quick", "--parts", "(bf16-add|f16-x2-grow|softsign-.*)")
+    done = drive(tmp_path, "--quick", "--parts", "(bf16-add|f16-x2-grow|softsign-(write|read))")
     assert done.returncode == 0, done.stdout
     found = entries(tmp_path)
     assert len(found) == 4 and all(e["done"] == e["units"] for e in found.values())

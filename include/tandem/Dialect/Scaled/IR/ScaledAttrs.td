@@ -237,7 +237,7 @@ def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "ge
     and a few integer operations.
 
     No code stands for NaN. A group with a value that is not finite, with a negative one
-    under `unsigned`, or with a magnitude beyond L times the largest scale has NaN as its
+    under `unsigned`, or with a magnitude that needs more than the largest scale has NaN as its
     scale and is read as NaN; its codes are 0.
 
     ```mlir

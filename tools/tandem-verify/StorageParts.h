@@ -1,0 +1,53 @@
+//===- StorageParts.h - Numbers written and read ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what the parts share that write every f32 in a storage, or
+// read every code of one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_VERIFY_STORAGEPARTS_H
+#define TANDEM_VERIFY_STORAGEPARTS_H
+
+#include "RandomBits.h"
+
+namespace tandem::verify {
+
+/// Encodes every f32. Each unit draws other random bits.
+class WritePart : public Part {
+public:
+  WritePart(llvm::StringRef name, llvm::StringRef storage,
+            std::vector<PlaneDecl> planes,
+            Rounding rounding = Rounding::Nearest);
+
+  void fill(Block &block) const override;
+  Draw draw(uint64_t unit) const override;
+
+protected:
+  /// Returns the random bits of a block's elements, which are valid until the
+  /// next call on the same thread. Rounding to nearest ignores them.
+  const uint16_t *drawBits(const Block &block) const;
+
+  const Rounding rounding;
+};
+
+/// Decodes every code. With two planes of 16 bits, each unit has 2^16 of them.
+class ReadPart : public Part {
+public:
+  ReadPart(llvm::StringRef name, llvm::StringRef storage,
+           std::vector<PlaneDecl> planes);
+
+  void fill(Block &block) const override;
+};
+
+/// Sets an entry of a plane of bytes or of 16 bits.
+void put(Array &array, size_t index, uint16_t code);
+
+} // namespace tandem::verify
+
+#endif // TANDEM_VERIFY_STORAGEPARTS_H
