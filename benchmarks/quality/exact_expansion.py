@@ -175,7 +175,7 @@ def sentence(result: dict) -> str:
         texts.append(f"{share(mean[0], random[count], 'random ' + count)} and "
                      f"{share(mean[1], trained[count], count + ' of trained moments')}")
     change = max(abs(p["error"] / p["exact_error"] - 1) for p in (*parts, real["update"]))
-    return (f"The exponent is another for {texts[0]}, the code for {texts[1]}. Of groups put on "
+    return (f"The exponent differs in {texts[0]}. The code differs in {texts[1]}. Of groups put on "
             f"a threshold between two exponents, or within two units in the last place of it, "
             f"{100 * near['exponents']:.2g} % get the neighbour, and their error is "
             f"{100 * (near['error'] / near['exact_error'] - 1):.2g} % larger. Of the others no "

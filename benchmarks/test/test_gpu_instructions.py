@@ -12,6 +12,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ import common
 import packages
 import sass
 import sass_figures
+import sass_limits
 import sass_page
 import sass_pipes
 from sass_compare import read_resources
@@ -320,4 +322,31 @@ def test_missing_chips_are_named():
 
 def test_page_is_up_to_date():
     page = (ROOT / "docs/Instructions.md").read_text()
-    assert page == sass_page.page(common.load("instructions")), "run benchmarks/gpu/sass_page.py"
+    content = sass_page.page(common.load("instructions"), common.load("accuracy"))
+    assert page == content, "run benchmarks/gpu/sass_page.py"
+
+
+def test_limits_have_alternatives():
+    """A strategy of one launch has used its budget as often as its ratio says, and what is named
+    instead meets the goal and stores hardly more."""
+    adamw, _, _ = sass_page.split(common.load("instructions")["kernels"])
+    errors = sass_limits.Results(common.load("accuracy"))
+    gpu, goal = sass_page.GOAL_GPUS[0], sass_page.GOAL
+    ratios = sass_page.ratios(adamw, gpu)
+    found = sass_limits.limits(adamw, gpu, goal, errors)
+    assert {each.name for each in found} == {
+        name for name, ratio in ratios.items() if round(ratio, 2) > goal}
+    assert any(each.instead for each in found)
+    for each in found:
+        if len(adamw[each.name][sass_page.CHIP]["launches"]) == 1:
+            assert each.slots / each.budget * goal == pytest.approx(each.ratio)
+        if each.instead:
+            assert round(ratios[each.instead], 2) <= goal
+            assert errors.bytes[each.instead] <= sass_limits.NEAR * errors.bytes[each.name]
+
+
+def test_no_alternative_stores_as_little():
+    launches = {"a": [{"slots": {"issue": 1.0}, "read": 8.0, "written": 8.0}]}
+    errors = SimpleNamespace(strategies=["a"], bytes={"a": 8.0, "b": 4.0}, mean=lambda name: 0.1)
+    assert sass_limits.choose(launches, "H100 SXM", "a", 0.85, errors) == "a"
+    assert sass_limits.choose(launches, "H100 SXM", "b", 0.85, errors) is None

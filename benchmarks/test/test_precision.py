@@ -515,9 +515,10 @@ def exponent_cells(**bad):
 
 def test_exponents_answer():
     text = papers_answers.exponents(exponent_cells(E3M7=4.0, **{"E4M7, inside": 4.0}))
-    assert "trains in E7M7, E5M7 and E4M7, but not in E3M7. What stops E4M7 is the clamp from inside;" in text
+    assert ("In E7M7, E5M7 and E4M7 the model trains as well as in E8M7, but not in E3M7. E4M7 "
+            "fails because of the clamp from inside;") in text
     text = papers_answers.exponents(exponent_cells())
-    assert "but not in any other. What stops E4M7 is the clamp from neither side;" in text
+    assert "but not in any other. E4M7 fails because of the clamp from neither side;" in text
 
 
 def test_plots_name_equal_curves_together():

@@ -133,7 +133,7 @@ static json::Object describe(const Findings &findings) {
   return result;
 }
 
-/// Whether what one part expects of its operands is of the other's planes.
+/// Returns whether two parts expect the same planes of their operands.
 static bool haveSamePlanes(const std::vector<PlaneDecl> &a,
                            const std::vector<PlaneDecl> &b) {
   return llvm::equal(a, b, [](const PlaneDecl &x, const PlaneDecl &y) {

@@ -61,6 +61,7 @@ def outcomes(made_once, stand_in):
 
 
 @needs_compiler
+@pytest.mark.long_setup("outcomes")
 @pytest.mark.parametrize("name", CASES)
 def test_bits_of_the_cpu(name, outcomes):
     got, want = (found[name] for found in outcomes)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 #: The maximum seconds of an item in a quick run, if its function has cheaper ones.
-SLOW = 0.6
+SLOW = 0.4
 #: The maximum seconds of a function's cheapest item in a quick run.
 TOO_SLOW = 2.0
 

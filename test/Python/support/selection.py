@@ -7,7 +7,7 @@
 # how many are left out.
 #
 #===----------------------------------------------------------------------===#
-"""Implements pytest's options --quick and --whole, and the marker `thinned`."""
+"""Implements pytest's options --quick and --whole, and the markers `thinned` and `long_setup`."""
 
 import json
 from pathlib import Path
@@ -22,6 +22,8 @@ DURATIONS = Path(__file__).parents[1] / "Inputs/durations.json"
 SEEDS = 10
 MARKER = ("thinned(strength, times=1): an ordinary run takes items with every combination "
           "of the values of `strength` parameters `times` times; --whole takes all")
+LONG_SETUP = ("long_setup(fixture): the fixture, which tests share, takes so long that a quick run "
+              "leaves out the tests that use it")
 
 
 def pytest_addoption(parser):
@@ -34,6 +36,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", LONG_SETUP)
     config.tests_collected, config.tests_left_out = [], ""
 
 
@@ -46,6 +49,12 @@ def value_key(name, value):
     return repr(value) if plain else id(value)
 
 
+def has_long_setup(item):
+    """Returns whether an item uses a fixture that is marked. Any of the items that share the
+    fixture can be the first, which takes its time, so that recorded times do not show it."""
+    return any(mark.args[0] in item.fixturenames for mark in item.iter_markers("long_setup"))
+
+
 def describe(item, seconds):
     """Returns the properties of an item on which the selection depends."""
     spec, mark = getattr(item, "callspec", None), item.get_closest_marker("thinned")
@@ -53,7 +62,8 @@ def describe(item, seconds):
     values = {name: value_key(name, value) for name, value in params.items()}
     thinning = dict(zip(("strength", "times"), mark.args)) | mark.kwargs if mark else {}
     name = item.nodeid
-    return Item(name, name.split("[")[0], values, seconds.get(name, 0.0), **thinning)
+    taken = float("inf") if has_long_setup(item) else seconds.get(name, 0.0)
+    return Item(name, name.split("[")[0], values, taken, **thinning)
 
 
 def summary(mode, chosen, described):

@@ -20,6 +20,9 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 from support.gloo import run_ranks
 
+#: The processes of the fixture take long.
+pytestmark = pytest.mark.long_setup("two")
+
 MODULE = "support.coded_weights_ranks"
 NAMES = ("training", "wide_weights", "report", "changes", "values", "refusals", "reasons")
 #: The elements of weights that are gathered as codes, of others, and of vectors.

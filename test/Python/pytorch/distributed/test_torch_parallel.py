@@ -16,6 +16,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support.gloo import run_ranks
+
+#: The processes of the fixture take long.
+pytestmark = pytest.mark.long_setup("two")
+
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 

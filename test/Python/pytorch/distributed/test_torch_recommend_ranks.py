@@ -19,6 +19,9 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 from support.gloo import run_ranks  # noqa: E402
 
+#: The processes of the fixture take long.
+pytestmark = pytest.mark.long_setup("outcomes")
+
 CASES = ("everything", "middle", "little")
 
 

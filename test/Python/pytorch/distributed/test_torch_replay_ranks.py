@@ -24,9 +24,10 @@ from support.replay_ranks import CHANGES, OPTIMIZERS
 MODULE = "support.replay_ranks"
 CHECKED = ("repeats", "changes", "one_rank_looks", "disagree", "gathered")
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
-    reason="this PyTorch has no exchange interface")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+                       reason="this PyTorch has no exchange interface"),
+    pytest.mark.long_setup("two")]
 SPREAD = (r"RuntimeError: the gradient of parameter {} is {}, the parameter is spread as .*; "
           "redistribute it")
 #: The errors for changes that are refused.

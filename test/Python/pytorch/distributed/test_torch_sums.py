@@ -20,6 +20,9 @@ from model.storage import Draw
 from support import sum_ranks
 from support.sum_model import mean_of_values
 
+#: The processes of the fixture take long.
+pytestmark = pytest.mark.long_setup("found")
+
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 

@@ -19,6 +19,10 @@ import tandem.torch as tt
 from support.gloo import run_ranks
 from tandem.torch.distributed import greedy_partition, stored_bytes
 from tandem.torch.optim import _wrappers
+
+#: The processes of the fixture take long.
+pytestmark = pytest.mark.long_setup("two")
+
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
