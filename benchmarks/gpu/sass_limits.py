@@ -36,6 +36,19 @@ alternative, the most accurate strategy that meets the goal and stores at most {
 
 """
 
+REASONS = """
+What takes these slots cannot be left out without other bits:
+
+- **`coat`.** Range expansion raises each number to a power that its group shares. Reading and writing two moments takes four such
+  powers, each a polynomial for the logarithm and one for the exponential.
+- **`fp8-*`, and `coat` too.** A GPU converts to 8-bit floats only to nearest. Dithered rounding, without which moments do not
+  [follow](Following.md) their averages, is arithmetic on integers, for which a multiprocessor has half as many lanes.
+- **`adam8bit`.** Its codes are evenly spaced within decades. To write one takes the decade, the place in it and a rounding, on integers again.
+- **`flash` and the softsign strategies.** Their codes take one more root and one more quotient, each correctly rounded.
+
+The mu-law codes of `dither-mulaw` and `residual-mulaw` were [chosen](Numerics.md#the-mu-law-code) so that the bits of an f32 do most of this work.
+"""
+
 
 class Limit(NamedTuple):
     """A strategy that misses the goal on a GPU."""
@@ -107,4 +120,4 @@ def section(adamw: dict, gpus: tuple[str, str], goal: float, titles: dict, conte
     text = TEXT.format(goal=goal, per_byte=per_byte, plain=PLAIN, near=NEAR,
                        own=slots_of(launches[PLAIN])["issue"], h200=h200)
     return text + table(["", "stored", "pipe", "slots", "of AdamW itself", "budget", "ratio", "error",
-                         "alternative", "stored", "ratio", "error"], rows) + "\n"
+                         "alternative", "stored", "ratio", "error"], rows) + "\n" + REASONS

@@ -367,6 +367,11 @@ void fakecuda::setDevices(int count, int capability) {
   state->capability = capability;
 }
 
+void fakecuda::setCache(int bytes) {
+  Locked state;
+  state->cacheBytes = bytes;
+}
+
 void *fakecuda::createStream(bool isBlocking) {
   Locked state;
   auto stream = std::make_unique<StreamState>();

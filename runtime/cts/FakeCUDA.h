@@ -58,6 +58,8 @@ FAKE_CUDA_API std::string living();
 
 /// Sets the number of devices and their compute capability.
 FAKE_CUDA_API void setDevices(int count, int capability);
+/// Sets the size of the devices' L2 cache in bytes.
+FAKE_CUDA_API void setCache(int bytes);
 
 /// Streams and graphs of an application. A blocking stream and the legacy
 /// default stream wait for each other.

@@ -103,6 +103,7 @@ EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
   ENTER(false);
   const std::map<int, int> values = {{16, 4},
+                                     {38, state->cacheBytes},
                                      {41, 1},
                                      {75, state->capability / 10},
                                      {76, state->capability % 10}};

@@ -187,6 +187,7 @@ struct State {
   std::map<std::string, tdm_cpu_prologue> prologues;
   fake_cuda_executor executor = nullptr;
   int devices = 1, capability = 90, retained = 0;
+  int cacheBytes = 50 << 20;
   long numCalls = 0, failing = -1;
   int failure = 0;
   std::string failed, violations;

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeCUDA.h"
 #include "TestDevice.h"
 
 #include <algorithm>
@@ -226,6 +227,33 @@ TEST_P(Matrices, PhasesOfOneLaunch) {
     for (const Matrix &matrix : matrices)
       matrix.expectSumsOfRows();
   }
+}
+
+/// Opens a CUDA device with an L2 cache of \p bytes, launches a kernel over
+/// bands, and returns the number of tiles.
+static int64_t countTiles(int bytes) {
+  fakecuda::setCache(bytes);
+  OpenDevice cuda("cuda");
+  DeviceKernel kernel(cuda, "cuda", rowwiseDesc(), rowwiseTotals);
+  Matrix matrix(cuda, 512, 8192);
+  TensorList list;
+  matrix.addTo(list);
+  OwnedPlan plan(kernel, list);
+  int64_t tiles = launchPlain(plan, 1).chunks;
+  matrix.expectSumsOfRows();
+  return tiles;
+}
+
+/// A band has at most 16 rows, of four tiles each. The bands of all 32 blocks
+/// that the device runs at a time fit into three quarters of the cache, but no
+/// band is smaller than a row.
+TEST(MatricesOfCUDA, BandsFitIntoTheCache) {
+  if (!isFakeDriver())
+    GTEST_SKIP() << "the size of the cache is the device's own";
+  EXPECT_EQ(countTiles(50 << 20), 128);
+  EXPECT_EQ(countTiles(4 << 20), 1024);
+  EXPECT_EQ(countTiles(1 << 10), 2048);
+  fakecuda::setCache(50 << 20);
 }
 
 TEST(MatricesOfCPU, BandsGoThroughAllPhases) {

@@ -196,6 +196,8 @@ constexpr int theirs(Attribute attribute, int other) {
   switch (attribute) {
   case Attribute::MultiprocessorCount:
     return CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+  case Attribute::L2CacheSize:
+    return CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE;
   case Attribute::UnifiedAddressing:
     return CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING;
   case Attribute::ComputeCapabilityMajor:

@@ -154,13 +154,35 @@ static int64_t longestRow(const Kernel &kernel, int64_t elements) {
   return kernel.block ? std::min(longest, elements / kernel.block) : longest;
 }
 
+static int64_t longestRow(const TensorTable &tensors) {
+  int64_t longest = 0;
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
+    longest = std::max(longest, tensors.columns(tensor));
+  return longest;
+}
+
+/// Returns the number of bits that an element has in planes of its own.
+static int64_t bitsOfElement(const Kernel &kernel) {
+  int64_t bits = 0;
+  for (const Plane &plane : kernel.planes)
+    if (plane.rows.size() == 1 && plane.columns.size() == 1)
+      bits += plane.bits;
+  return bits;
+}
+
 bool ChunkTable::assignBandedTiles(const Kernel &kernel,
                                    const TensorTable &tensors,
                                    CutLimits limits) {
   int64_t elements = 2 * chunkElements(tensors, TDM_PER_ELEMENT, limits.enough);
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
-    if (tensors.columns(tensor) > longestRow(kernel, elements))
-      return false;
+  int64_t longest = longestRow(tensors);
+  if (longest > longestRow(kernel, elements))
+    return false;
+  // Smaller bands than these cost more to start than a read from memory, and
+  // bands of fewer elements than a row would be none.
+  constexpr int64_t smallest = 1 << 13;
+  while (elements > smallest && longest <= longestRow(kernel, elements / 2) &&
+         elements / 8 * bitsOfElement(kernel) > limits.bandBytes)
+    elements /= 2;
   appendTiles(tensors, elements, limits, kernel.block,
               /*isBanded=*/true);
   return true;

@@ -30,6 +30,9 @@ struct CutLimits {
   /// The maximum number of rows of a tile without blocks, which its kernels
   /// have room for, and the minimum number in a large matrix.
   int64_t maxRows, minRows;
+  /// The number of bytes of a band's elements that stay in the cache until the
+  /// band's last phase reads them.
+  int64_t bandBytes;
 };
 
 /// The tiling of a matrix.

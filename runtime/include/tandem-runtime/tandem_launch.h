@@ -152,8 +152,8 @@ TDM_LAUNCH_FUNCTION int64_t tdm_launch_tensor_size(int64_t planes,
 /// A range of a row's elements or, in a launch over rows, columns or blocks of
 /// a matrix, a range of those. It begins at a multiple of a power of two that
 /// depends only on the sizes of the tensors and is at least 4096, or smaller if
-/// the kernel has sums over a tensor whose shards begin at smaller multiples. It
-/// has at most TDM_LAUNCH_CHUNK_ELEMENTS elements.
+/// the kernel has sums over a tensor whose shards begin at smaller multiples.
+/// It has at most TDM_LAUNCH_CHUNK_ELEMENTS elements.
 typedef struct tdm_launch_chunk {
   int64_t tensor;
   /// The row whose elements `begin` and `end` index; 0 in launches over rows,

@@ -17,6 +17,8 @@
 #include "Plan.h"
 #include "tandem-runtime/tandem_launch.h"
 
+#include <limits>
+
 namespace tandem::runtime {
 
 /// A plan whose launches distribute the chunks over threads.
@@ -38,7 +40,7 @@ private:
     return {workspace.data(), totals.data(), axisParts.data()};
   }
   CutLimits getCutLimits() const override {
-    return {64, TDM_LAUNCH_TILE_ROWS, 1};
+    return {64, TDM_LAUNCH_TILE_ROWS, 1, std::numeric_limits<int64_t>::max()};
   }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;

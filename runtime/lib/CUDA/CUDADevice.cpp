@@ -66,6 +66,7 @@ tdm_status CUDADevice::open() {
       {Attribute::ComputeCapabilityMajor, &major},
       {Attribute::ComputeCapabilityMinor, &minor},
       {Attribute::MultiprocessorCount, &multiprocessors},
+      {Attribute::L2CacheSize, &cacheBytes},
       {Attribute::UnifiedAddressing, &unified}};
   for (auto [attribute, value] : attributes)
     if (tdm_status status =

@@ -47,6 +47,8 @@ public:
   /// Returns the compute capability, such as 90 for sm_90.
   int getCapability() const { return capability; }
   int getMultiprocessors() const { return multiprocessors; }
+  /// Returns the size of the L2 cache in bytes.
+  int64_t getCacheBytes() const { return cacheBytes; }
 
   /// Runs \p body with the device's context current on this thread. Meanwhile
   /// the thread may allocate memory, load modules and wait for events even if
@@ -103,7 +105,7 @@ private:
   DeviceHandle handle = 0;
   Context context = nullptr;
   Stream copyStream = nullptr;
-  int capability = 0, multiprocessors = 0;
+  int capability = 0, multiprocessors = 0, cacheBytes = 0;
 };
 
 /// Owns memory of the device.

@@ -110,6 +110,16 @@ Plan::Places CUDAPlan::getPlaces() {
           reinterpret_cast<tdm_launch_total *>(tables.axisParts)};
 }
 
+/// The bands of all blocks that run at a time share the L2 cache. A quarter of
+/// it is left for what they write and for other streams.
+int64_t CUDAPlan::getBandBytes() const {
+  int64_t mostBlocks = 1;
+  for (const PhaseParts &parts : executable.phases)
+    if (parts.bands.function)
+      mostBlocks = std::max(mostBlocks, parts.bands.mostBlocks);
+  return device->getCacheBytes() / 4 * 3 / mostBlocks;
+}
+
 CutLimits CUDAPlan::getCutLimits() const {
   // With eight blocks per multiprocessor, each block gets several chunks, so
   // that none waits long for the others at the end. A tile costs more to start,
@@ -121,7 +131,7 @@ CutLimits CUDAPlan::getCutLimits() const {
   // Kernels store eight transposed rows at once.
   int64_t minRows = kernel->transposes ? 8 : 1;
   return {device->getMultiprocessors() * perMultiprocessor,
-          TDM_LAUNCH_TILE_ROWS_GPU, minRows};
+          TDM_LAUNCH_TILE_ROWS_GPU, minRows, getBandBytes()};
 }
 
 //===----------------------------------------------------------------------===//

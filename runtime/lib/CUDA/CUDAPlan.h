@@ -67,6 +67,8 @@ private:
   tdm_status replaceTables(const Layout &next);
   Places getPlaces() override;
   CutLimits getCutLimits() const override;
+  /// Returns the number of bytes of the L2 cache that a band can use.
+  int64_t getBandBytes() const;
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 

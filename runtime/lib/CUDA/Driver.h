@@ -27,6 +27,7 @@ namespace tandem::runtime::cuda {
 
 enum class Attribute : int {
   MultiprocessorCount = 16,
+  L2CacheSize = 38,
   UnifiedAddressing = 41,
   ComputeCapabilityMajor = 75,
   ComputeCapabilityMinor = 76

@@ -548,9 +548,10 @@ static Value measureDistance(SequenceBuilder &b, Value value, Value wide,
 }
 
 /// Rounds the residual of a bf16 by bits to eight bits. The distance is a
-/// multiple of 2^-23 and at most 2^-7, so that 2^16 times the level is 127 times
-/// an integer of at most 2^16, and nothing is rounded before the bits are added.
-/// The constant and the random bits share no bit, so that an or adds them.
+/// multiple of 2^-23 and at most 2^-7, so that 2^16 times the level is 127
+/// times an integer of at most 2^16, and nothing is rounded before the bits are
+/// added. The constant and the random bits share no bit, so that an or adds
+/// them.
 static Value roundByteOfBF16(SequenceBuilder &b, Value distance, Value random) {
   Value anchor = b.real(distance.getType(), 0x1.8p23);
   Value units =
