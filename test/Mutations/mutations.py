@@ -309,12 +309,12 @@ MUTATIONS = [
     _mutation(
         "permuted-halves", "a GPU packs two halves in the wrong order",
         "lib/Conversion/BytesToNVVM/BytesToNVVM.cpp",
-        "uint32_t selector = 0x5410", "uint32_t selector = 0x1054",
+        "0x5410 + 0x2222 * (byte / 2)", "0x1054 + 0x2222 * (byte / 2)",
         _PTX),
     _mutation(
         "any-nan", "a GPU stores the NaN of a value that it has only loaded",
         "lib/Conversion/NaNsToNVVM/NaNsToNVVM.cpp",
-        "  return isArithmetic(op);", "  return true;",
+        "return isArithmetic(op);", "return true;",
         _PTX, "lit:Conversion/NaNsToNVVM"),
     _mutation(
         "residual-units", "a residual is rounded from one unit less than its largest",
