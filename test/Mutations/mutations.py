@@ -288,7 +288,9 @@ MUTATIONS = [
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "op.getCode().hasNaN()", "false",
+        "op.getCode().hasNaN() ? takeMagnitude(b, value)\n"
+        "                                                 : takeMagnitude(b, scale)",
+        "takeMagnitude(b, scale)",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",
