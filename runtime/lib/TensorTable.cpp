@@ -167,9 +167,8 @@ static tdm_status checkFields(const Kernel &kernel, const tdm_tensor &tensor,
 /// Checks that a row fits into a chunk if sums need it to be one.
 static tdm_status checkRowLength(const Kernel &kernel, const tdm_tensor &tensor,
                                  int64_t index) {
-  bool isOneChunk =
-      !kernel.matrix && kernel.hasAnySums() && hasRows(kernel, tensor);
-  if (!isOneChunk || tensor.columns <= TDM_LAUNCH_CHUNK_ELEMENTS)
+  if (tensor.columns <= TDM_LAUNCH_CHUNK_ELEMENTS || kernel.matrix ||
+      !kernel.hasAnySums() || !hasRows(kernel, tensor))
     return TDM_OK;
   return kernel.fail(TDM_INVALID_ARGUMENT)
          << TensorNumber{index} << ": a row has " << tensor.columns

@@ -60,6 +60,11 @@ def of_invalid(x, y):
         return (a - b * a).view(np.uint32)
 
 
+def times(x, y):
+    with np.errstate(all="ignore"):
+        return (x.view(np.float32) * y.view(np.float32)).view(np.uint32)
+
+
 OPERATIONS = {
     "maxnumf": ("%c = arith.maxnumf %a, %b : f32",
                 lambda x, y: choose(x, y, ordered(x) > ordered(y), True)),
@@ -74,6 +79,13 @@ OPERATIONS = {
         "%p = arith.mulf %b, %a : f32\n    %d = arith.subf %a, %p : f32\n"
         "    %c = math.copysign %b, %d : f32",
         lambda x, y: copy_sign(y, of_invalid(x, y))),
+    # These store NaNs that no arithmetic has made.
+    "select": ("%q = arith.cmpf ogt, %a, %b : f32\n    %c = arith.select %q, %a, %b : f32",
+               lambda x, y: np.where(x.view(np.float32) > y.view(np.float32), x, y)),
+    "times one": ("%u = arith.constant 1.0 : f32\n    %c = arith.mulf %b, %u : f32",
+                  lambda x, y: y),
+    "negated factor": ("%m = arith.negf %b : f32\n    %c = arith.mulf %m, %a : f32",
+                       lambda x, y: times(y ^ np.uint32(1 << 31), x)),
 }
 
 
