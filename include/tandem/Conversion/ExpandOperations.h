@@ -13,6 +13,7 @@
 #ifndef TANDEM_CONVERSION_EXPANDOPERATIONS_H
 #define TANDEM_CONVERSION_EXPANDOPERATIONS_H
 
+#include "mlir/IR/PatternMatch.h"
 #include "mlir/Rewrite/FrozenRewritePatternSet.h"
 #include "tandem/Support/LLVM.h"
 
@@ -23,6 +24,32 @@ namespace tandem {
 /// operations that the patterns have erased.
 unsigned expandOperations(Operation *top,
                           const FrozenRewritePatternSet &patterns);
+
+/// A pass that applies its patterns with `expandOperations` and counts in the
+/// statistic `numConverted`. `BaseT` is the class that is generated for it.
+template <typename BaseT>
+class ExpandOperationsPass : public BaseT {
+public:
+  using BaseT::BaseT;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
+    if (failed(populate(set)))
+      return failure();
+    patterns = std::move(set);
+    return success();
+  }
+
+  void runOnOperation() override {
+    this->numConverted += expandOperations(this->getOperation(), patterns);
+  }
+
+private:
+  /// Adds the patterns; fails with an error if an option is invalid.
+  virtual LogicalResult populate(RewritePatternSet &set) = 0;
+
+  FrozenRewritePatternSet patterns;
+};
 
 } // namespace tandem
 

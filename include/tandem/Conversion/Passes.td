@@ -46,7 +46,7 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith"> {
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];
-  let statistics = [Statistic<"numExpanded", "expanded", "Number of scaled operations spelled out">];
+  let statistics = [Statistic<"numConverted", "expanded", "Number of scaled operations spelled out">];
 }
 
 def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith"> {
@@ -59,7 +59,7 @@ def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith"> {
     Example: `test/Conversion/TranscendentalsToArith/transcendentals-to-arith.mlir`
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
-  let statistics = [Statistic<"numExpanded", "expanded", "Number of functions spelled out">];
+  let statistics = [Statistic<"numConverted", "expanded", "Number of functions spelled out">];
 }
 
 def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
@@ -80,7 +80,7 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
            "The target converts between f16 and f32">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
-  let statistics = [Statistic<"numExpanded", "expanded", "Number of conversions spelled out">];
+  let statistics = [Statistic<"numConverted", "expanded", "Number of conversions spelled out">];
 }
 
 def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {

@@ -260,18 +260,11 @@ void tandem::populateBytesToNVVMPatterns(RewritePatternSet &patterns) {
 
 namespace {
 struct ConvertBytesToNVVMPass
-    : public tandem::impl::ConvertBytesToNVVMBase<ConvertBytesToNVVMPass> {
-  LogicalResult initialize(MLIRContext *context) override {
-    RewritePatternSet set(context);
-    populateBytesToNVVMPatterns(set);
-    patterns = std::move(set);
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertBytesToNVVMBase<ConvertBytesToNVVMPass>> {
+  LogicalResult populate(RewritePatternSet &set) override {
+    tandem::populateBytesToNVVMPatterns(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numConverted += expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

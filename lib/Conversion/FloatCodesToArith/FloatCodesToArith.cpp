@@ -210,28 +210,22 @@ static Type getFormat(MLIRContext *context, StringRef name) {
 
 namespace {
 struct ConvertFloatCodesToArithPass
-    : public tandem::impl::ConvertFloatCodesToArithBase<
-          ConvertFloatCodesToArithPass> {
-  using ConvertFloatCodesToArithBase::ConvertFloatCodesToArithBase;
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertFloatCodesToArithBase<
+              ConvertFloatCodesToArithPass>> {
+  using ExpandOperationsPass::ExpandOperationsPass;
 
-  LogicalResult initialize(MLIRContext *context) override {
+  LogicalResult populate(RewritePatternSet &set) override {
     SmallVector<Type> listed;
     for (const std::string &format : formats) {
-      listed.push_back(getFormat(context, format));
+      listed.push_back(getFormat(set.getContext(), format));
       if (!listed.back())
-        return emitError(UnknownLoc::get(context), "no float code is '")
+        return emitError(UnknownLoc::get(set.getContext()),
+                         "no float code is '")
                << format << "'; expected f8E4M3FN, f8E5M2 or f16";
     }
-    RewritePatternSet set(context);
     populateFloatCodesToArithPatterns(set, listed, halfConversions);
-    patterns = std::move(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numExpanded += expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

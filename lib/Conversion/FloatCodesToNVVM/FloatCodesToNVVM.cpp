@@ -217,26 +217,19 @@ void tandem::populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns) {
 
 namespace {
 struct ConvertFloatCodesToNVVMPass
-    : public tandem::impl::ConvertFloatCodesToNVVMBase<
-          ConvertFloatCodesToNVVMPass> {
-  using ConvertFloatCodesToNVVMBase::ConvertFloatCodesToNVVMBase;
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertFloatCodesToNVVMBase<
+              ConvertFloatCodesToNVVMPass>> {
+  using ExpandOperationsPass::ExpandOperationsPass;
 
-  LogicalResult initialize(MLIRContext *context) override {
+  LogicalResult populate(RewritePatternSet &set) override {
     std::optional<Chip> target = Chip::parse(chip);
     if (!target)
-      return emitError(UnknownLoc::get(context), "chip '")
+      return emitError(UnknownLoc::get(set.getContext()), "chip '")
              << chip << "' is not written like sm_90";
-    RewritePatternSet set(context);
     if (target->hasFloat8Conversions())
       populateFloatCodesToNVVMPatterns(set);
-    patterns = std::move(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numConverted += expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

@@ -73,16 +73,21 @@ static Value stripBitcasts(Value value) {
   return value;
 }
 
+/// Returns whether a value has a type whose arithmetic NVIDIA chips have.
+static bool isChipFloat(Value value) {
+  Type type = getElementTypeOrSelf(value.getType());
+  return type.isF32() || type.isBF16() || type.isF16();
+}
+
 /// Returns the float whose magnitude is compared with infinity's, or null.
 static Value matchComparedBits(arith::CmpIOp compare) {
   auto magnitude = compare.getLhs().getDefiningOp<arith::AndIOp>();
   if (!magnitude || compare.getPredicate() != arith::CmpIPredicate::ugt)
     return {};
   Value number = stripBitcasts(magnitude.getLhs());
-  Type type = getElementTypeOrSelf(number.getType());
-  if (!type.isF32() && !type.isBF16() && !type.isF16())
+  if (!isChipFloat(number))
     return {};
-  FloatFormat format = FloatFormat::get(type);
+  FloatFormat format = FloatFormat::get(getElementTypeOrSelf(number.getType()));
   bool isTest = isConstant(magnitude.getRhs(), format.magnitudeMask()) &&
                 isConstant(compare.getRhs(), format.infinity());
   return isTest ? number : Value();
@@ -97,8 +102,7 @@ static Value matchNaNTest(Value condition) {
       compare.getLhs() != compare.getRhs())
     return {};
   Value number = stripBitcasts(compare.getLhs());
-  bool isFloat = isa<FloatType>(getElementTypeOrSelf(number.getType()));
-  return isFloat ? number : Value();
+  return isChipFloat(number) ? number : Value();
 }
 
 /// Returns whether only the lower 16 of the 32 bits of an integer can be set.
@@ -116,7 +120,7 @@ static bool isHalf(Value value) {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// Bits of a float whose NaN is canonical already need no choice of that NaN.
+/// Drops the selection of the canonical NaN for a float that has no other NaN.
 static LogicalResult dropChoice(arith::SelectOp op, PatternRewriter &rewriter) {
   Value number = matchNaNTest(op.getCondition());
   if (!number || stripBitcasts(op.getFalseValue()) != number)
@@ -129,9 +133,10 @@ static LogicalResult dropChoice(arith::SelectOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// The canonical NaN of an f32 lies above all other signed integers, those of
-/// bf16's canonical NaN as well. Where this is the upper limit of what random
-/// bits below it are added to, no choice of a NaN is needed after them.
+/// Limits the bits of an f32 to those of bf16's NaN before 16 random bits are
+/// added, instead of selecting that NaN after the sum. As signed integers, all
+/// numbers and infinities are less than the limit, and the canonical NaN of an
+/// f32 is greater.
 static LogicalResult limitBits(arith::SelectOp op, PatternRewriter &rewriter) {
   constexpr uint32_t nan = 0x7FFF;
   Value number = matchNaNTest(op.getCondition());
@@ -150,7 +155,7 @@ static LogicalResult limitBits(arith::SelectOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A magnitude above infinity's is that of a NaN.
+/// Replaces the comparison of a magnitude with infinity by a test for NaN.
 static LogicalResult compareFloats(arith::CmpIOp op,
                                    PatternRewriter &rewriter) {
   auto magnitude = op.getLhs().getDefiningOp<arith::AndIOp>();
@@ -173,18 +178,11 @@ void tandem::populateNaNsToNVVMPatterns(RewritePatternSet &patterns) {
 
 namespace {
 struct ConvertNaNsToNVVMPass
-    : public tandem::impl::ConvertNaNsToNVVMBase<ConvertNaNsToNVVMPass> {
-  LogicalResult initialize(MLIRContext *context) override {
-    RewritePatternSet set(context);
-    populateNaNsToNVVMPatterns(set);
-    patterns = std::move(set);
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertNaNsToNVVMBase<ConvertNaNsToNVVMPass>> {
+  LogicalResult populate(RewritePatternSet &set) override {
+    tandem::populateNaNsToNVVMPatterns(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numConverted += expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

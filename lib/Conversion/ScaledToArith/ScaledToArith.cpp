@@ -380,18 +380,11 @@ void tandem::populateScaledToArithPatterns(RewritePatternSet &patterns) {
 
 namespace {
 struct ConvertScaledToArithPass
-    : public tandem::impl::ConvertScaledToArithBase<ConvertScaledToArithPass> {
-  LogicalResult initialize(MLIRContext *context) override {
-    RewritePatternSet set(context);
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertScaledToArithBase<ConvertScaledToArithPass>> {
+  LogicalResult populate(RewritePatternSet &set) override {
     tandem::populateScaledToArithPatterns(set);
-    patterns = std::move(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numExpanded += tandem::expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

@@ -176,6 +176,7 @@ Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
 Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                    Value index) {
   int64_t group = planes[plane].group;
+  // A plane with one entry for a row or a tensor has no group within a chunk.
   bool isOneEntry = group > TDM_LAUNCH_CHUNK_ELEMENTS;
   if (planes[plane].isTransposed || isOneEntry)
     return launch.addressOf(chunk, plane, index);

@@ -170,19 +170,12 @@ void tandem::populateTranscendentalsToArithPatterns(
 
 namespace {
 struct ConvertTranscendentalsToArithPass
-    : public tandem::impl::ConvertTranscendentalsToArithBase<
-          ConvertTranscendentalsToArithPass> {
-  LogicalResult initialize(MLIRContext *context) override {
-    RewritePatternSet set(context);
-    populateTranscendentalsToArithPatterns(set);
-    patterns = std::move(set);
+    : public tandem::ExpandOperationsPass<
+          tandem::impl::ConvertTranscendentalsToArithBase<
+              ConvertTranscendentalsToArithPass>> {
+  LogicalResult populate(RewritePatternSet &set) override {
+    tandem::populateTranscendentalsToArithPatterns(set);
     return success();
   }
-
-  void runOnOperation() override {
-    numExpanded += expandOperations(getOperation(), patterns);
-  }
-
-  FrozenRewritePatternSet patterns;
 };
 } // namespace

@@ -74,11 +74,15 @@ static Value getSign(SequenceBuilder &b, Value y) {
   return b.shrs(b.bits(y), 31);
 }
 
+/// Returns the complement of 16 random bits if the sign bit of y is set.
+static Value flipIfNegative(SequenceBuilder &b, Value y, Value random) {
+  return b.xori(random, b.shr(getSign(b, y), 16));
+}
+
 Value scaled::orientBits(SequenceBuilder &b, Value y, Value random,
                          RoundingMode rounding) {
-  if (rounding != RoundingMode::dither)
-    return random;
-  return b.xori(random, b.shr(getSign(b, y), 16));
+  return rounding == RoundingMode::dither ? flipIfNegative(b, y, random)
+                                          : random;
 }
 
 /// Returns 2^16 times a level of less than 2^15, as i32. The half turns a level
@@ -97,9 +101,8 @@ Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
 
 Value scaled::orientSignedBits(SequenceBuilder &b, Value y, Value random,
                                RoundingMode rounding) {
-  return rounding == RoundingMode::dither
-             ? random
-             : b.xori(random, b.shr(getSign(b, y), 16));
+  return rounding == RoundingMode::dither ? random
+                                          : flipIfNegative(b, y, random);
 }
 
 Value scaled::roundSigned(SequenceBuilder &b, Value level) {
