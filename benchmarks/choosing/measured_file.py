@@ -6,7 +6,7 @@
 # This file derives the data that tandem.torch.recommend reads from the committed results.
 #
 #===----------------------------------------------------------------------===#
-"""Writes python/tandem/torch/optim/measured.json from benchmarks/results."""
+"""Writes python/tandem/torch/optim/advice/measured.json from benchmarks/results."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from accuracy_page import BETA2, F32, RECORDED, Results  # noqa: E402
 from common import RESULTS, load  # noqa: E402
 from streams import STREAMS  # noqa: E402
 
-TARGET = ROOT / "python/tandem/torch/optim/measured.json"
+TARGET = ROOT / "python/tandem/torch/optim/advice/measured.json"
 #: The streams that represent gradients of matrices, and of rows that rarely get one.
 KINDS = {"dense": RECORDED, "rare": ("sparse",)}
 #: Names in accuracy.json of strategies whose own weights are f32.

@@ -15,7 +15,8 @@ from tandem._interpret import interpret
 from tandem._kernel import Kernel, compile, graphs, layers, load, recipes, save, strategies
 from tandem._plan import NON_FINITE, Plan
 from tandem._plane import WHOLE_ROW, WHOLE_TENSOR, Plane
-from tandem._sharpness import ConvergenceWarning, sharpness
+from tandem._sharpness import sharpness
+from tandem._sharpness_options import ConvergenceWarning
 
 __all__ = ["ConvergenceWarning", "Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW",
            "WHOLE_TENSOR", "compile", "convert_state", "graphs", "interpret", "layers", "load",

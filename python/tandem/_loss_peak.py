@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tandem._sharpness import ConvergenceWarning, Options
+from tandem._sharpness_options import ConvergenceWarning, Options
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 #: The number of logits that are widened to float64 at a time.

@@ -33,7 +33,8 @@ class ParamPlanes:
         self.weight_storage = kernel.storages[weight]
         #: The plane that frameworks read as the weight, if there is one.
         self.visible = None if self.hidden else visible[0]
-        self._param_at = None if self.hidden else kernel.planes.index(visible[0])
+        #: The index of that plane in the kernel.
+        self.param_at = None if self.hidden else kernel.planes.index(visible[0])
         #: The types that parameters can have.
         self.types = ["bf16", "f16"] if self.hidden else [visible[0].type]
         #: The planes and the storage of the gradient.

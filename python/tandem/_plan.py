@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tandem import _tandem
 from tandem._arguments import to_threads
 from tandem._device import Device
 from tandem._finite_check import FiniteCheck, SkipFlag
-
-if TYPE_CHECKING:
-    from tandem._kernel import Kernel
 
 #: The flag of a launch (``compile(flags=True)``) in which a gradient was a NaN or an infinity.
 NON_FINITE = _tandem.NON_FINITE
@@ -31,7 +28,8 @@ class Sharding(NamedTuple):
 
 
 class Plan:
-    """A list of tensors that one call updates. It keeps its tables between calls.
+    """A list of tensors that one call of a :class:`Kernel` updates. It keeps its tables between
+    calls.
 
     Without a ``device`` it runs kernels for the CPU. With one, it runs kernels compiled for that
     GPU or an earlier one, on memory of the GPU.
@@ -40,7 +38,7 @@ class Plan:
     has a NaN or an infinity. On a GPU the host does not wait for the check.
     """
 
-    def __init__(self, kernel: Kernel, device: Device | None = None,
+    def __init__(self, kernel, device: Device | None = None,
                  skip_nonfinite: bool = False):
         self.kernel = kernel
         self.device = device

@@ -478,20 +478,21 @@ MUTATIONS = [
     #===--------------------------------------------------------------------===#
     _mutation(
         "keys-alike", "all parameters of an optimizer draw the same random bits",
-        "python/tandem/torch/optim/_binding.py",
+        "python/tandem/torch/optim/launch/_launch.py",
         "keys=[bound.key for bound in self.bound_params]", "keys=[0 for bound in self.bound_params]",
         "pytest:pytorch/optim/test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
     _mutation(
         "state-cast", "a loaded state is cast to the weight's type",
-        "python/tandem/torch/optim/_checkpoint.py",
+        "python/tandem/torch/optim/state/_checkpoint.py",
         "name: Sealed(value) if isinstance(value, torch.Tensor) else value",
         "name: value",
         "pytest:pytorch/optim/test_torch_state.py -k keeps_every_bit",
         "pytest:kernels/test_resume.py -k torch"),
     _mutation(
         "step-not-counted", "a step leaves the count as it was",
-        "python/tandem/torch/optim/_step.py",
-        "bound.state[binding.step] = steps[row]", "bound.state[binding.step] = steps[row] - 1",
+        "python/tandem/torch/optim/launch/_runner.py",
+        "bound.state[launch.spec.step] = steps[row]",
+        "bound.state[launch.spec.step] = steps[row] - 1",
         "pytest:pytorch/optim/test_torch.py -k grad_scaler"),
     _mutation(
         "step-default", "a call without the step's number is step 1",
@@ -524,16 +525,16 @@ MUTATIONS = [
         "pytest:jax/test_jax_steps.py -k remember"),
     _mutation(
         "zero-skips-apart", "under ZeRO a rank takes a step that another one skips",
-        "python/tandem/torch/optim/_step.py",
-        "self._skip_exchange.any(found) if self._skip_exchange else found", "found",
+        "python/tandem/torch/optim/launch/_runner.py",
+        "self.skip_exchange.any(found) if self.skip_exchange else found", "found",
         "pytest:pytorch/distributed/test_torch_zero.py -k skips"),
     _mutation(
         "torch-grad-history", "a skipped step of PyTorch's changes the scales of later gradients",
-        "python/tandem/torch/optim/_step.py",
+        "python/tandem/torch/optim/launch/_runner.py",
         """        if self._skipped:
             return True
 """, """        if self._skipped:
-            bindings[0].keep_histories()
+            launches[0].keep_histories()
             return True
 """,
         "pytest:pytorch/optim/test_torch_skips.py -k skipped_steps_with_delayed"),
@@ -563,20 +564,20 @@ MUTATIONS = [
     #===--------------------------------------------------------------------===#
     _mutation(
         "codes-before-ranks", "gradients are encoded before other ranks add theirs",
-        "python/tandem/torch/optim/_optimizer.py",
-        "return (_wrappers.has_ranks() and not self._sends_codes",
-        "return (False and not self._sends_codes",
+        "python/tandem/torch/optim/gradients/_hooks.py",
+        "return (_wrappers.has_ranks() and not self.sends_codes",
+        "return (False and not self.sends_codes",
         "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and DDP-fp8-lm-plain'"),
     _mutation(
         "left-gradients", "a step keeps gradients that it has encoded itself",
-        "python/tandem/torch/optim/_gradients.py",
+        "python/tandem/torch/optim/gradients/_coded.py",
         "param.grad = None\n            self.release", "pass\n            self.release",
         "pytest:pytorch/distributed/test_torch_ranks.py -k releases"),
     _mutation(
         "shards-are-whole", "what needs whole parameters is computed from shards",
         "python/tandem/torch/optim/_wrappers.py",
-        "if reason := _whole_values(binding.kernel):",
-        "if False and (reason := _whole_values(binding.kernel)):",
+        "if reason := _whole_values(spec.kernel):",
+        "if False and (reason := _whole_values(spec.kernel)):",
         "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and FSDP1 and LAMB'"),
     _mutation(
         "part-is-whole", "the norm of all gradients is that of a rank's part",
@@ -585,13 +586,13 @@ MUTATIONS = [
         "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and ZeRO and max_norm'"),
     _mutation(
         "steps-before-ranks", "backward passes step before other ranks add their gradients",
-        "python/tandem/torch/optim/_release.py",
-        "self._has_no_ddp = not _wrappers.is_in_ddp(self._params())",
+        "python/tandem/torch/optim/gradients/_hooks.py",
+        "self._has_no_ddp = not _wrappers.is_in_ddp(self._groups.params)",
         "self._has_no_ddp = True",
         "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and DDP and gradient_release'"),
     _mutation(
         "absent-reads", "what reads a weight that is only in the state gets NaN",
-        "python/tandem/torch/optim/_absent.py",
+        "python/tandem/torch/optim/state/_absent.py",
         "return func.__name__ not in _DESCRIBE", "return False",
         "pytest:pytorch/optim/test_torch_notices.py -k averages"),
 ]

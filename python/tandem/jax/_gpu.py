@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from tandem.jax import _library
-
-if TYPE_CHECKING:
-    from tandem.jax._launch import Call
+from tandem.jax._call import Call
 
 #===------------------------------------------------------------------------===#
 # Rows of scalars

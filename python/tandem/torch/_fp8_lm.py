@@ -45,10 +45,10 @@ class FP8LM(AdamW):
     #: The report on the conversion, in the process that created this.
     converted: Compression | None = None
 
-    def _update(self, only: torch.Tensor | None = None) -> None:
+    def _update(self) -> None:
         if self.all_reduce is not None:  # optimizers that release gradients have none
             self.all_reduce()
-        super()._update(only)
+        super()._update()
 
 
 def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,

@@ -80,6 +80,11 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
     return empty_plane(param, dtype, tensor.device).copy_(tensor)
 
 
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a 16-bit tensor as integers."""
+    return tensor.detach().contiguous().view(torch.int16)
+
+
 def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
     """Returns the size of a tensor as a matrix. Rows are along the first dimension; a vector is
     one row."""

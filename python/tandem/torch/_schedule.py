@@ -10,7 +10,7 @@ import torch
 
 from tandem.torch.nn._compress import check_compression, compress_activations
 from tandem.torch.nn._emulate import Formats, check_emulation, emulate
-from tandem.torch.optim._change import change_strategy, check_strategy
+from tandem.torch.optim.state._change import change_strategy, check_strategy
 from tandem.torch.optim._optimizer import Optimizer
 
 

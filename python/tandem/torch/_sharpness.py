@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from tandem._sharpness import FTOL, GTOL, MAXITER, Options, last_tokens
+from tandem._sharpness import last_tokens
+from tandem._sharpness_options import FTOL, GTOL, MAXITER, Options
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import tandem.torch as tt  # noqa: E402
 from tandem.torch import _shards, _versions  # noqa: E402
-from tandem.torch.optim import _auto, _recommend  # noqa: E402
+from tandem.torch.optim.advice import _auto, _recommend  # noqa: E402
 
 
 def test_versions_are_numbers(monkeypatch):

@@ -18,7 +18,7 @@ from torch.distributed.tensor import (DTensor, Partial, Replicate, Shard, distri
 import tandem.torch as tt
 from support.gloo import error_text
 from tandem.torch._exchange import Exchange
-from tandem.torch.optim._step import Steps
+from tandem.torch.optim.launch._runner import StepRunner
 
 SHAPES = [(17,), (30, 5), (8, 4), (1, 3)]
 
@@ -78,27 +78,27 @@ class Runs:
     """Counts the steps that check everything."""
 
     def __enter__(self):
-        self.count, self._run = 0, Steps._run
+        self.count, self._run = 0, StepRunner._run
 
         def run(steps, *arguments):
             self.count += 1
             return self._run(steps, *arguments)
 
-        Steps._run = run
+        StepRunner._run = run
         return self
 
     def __exit__(self, *_):
-        Steps._run = self._run
+        StepRunner._run = self._run
 
 
 class Unwatched:
     """Makes each step check everything."""
 
     def __enter__(self):
-        self._watched, Steps._watched = Steps._watched, lambda *_: None
+        self._watched, StepRunner._watched = StepRunner._watched, lambda *_: None
 
     def __exit__(self, *_):
-        Steps._watched = self._watched
+        StepRunner._watched = self._watched
 
 
 #===----------------------------------------------------------------------===#

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tandem.torch._versions import at_least
-from tandem.torch.optim import _auto
+from tandem.torch.optim.advice import _auto
 
 needs_adafactor = pytest.mark.skipif(not hasattr(torch.optim, "Adafactor"),
                                      reason="torch.optim.Adafactor is in PyTorch 2.5")

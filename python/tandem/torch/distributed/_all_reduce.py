@@ -16,7 +16,7 @@ from tandem.torch.distributed._scaling import AutomaticScaling
 from tandem.torch.distributed._streams import Handover
 from tandem.torch._shards import shard_of
 from tandem.torch.optim import _wrappers
-from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim._optimizer import Optimizer
 
 MIB = 2**20
@@ -81,12 +81,12 @@ class GradientAllReduce:
         if not bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb is {bucket_cap_mb}; it must be more than 0")
         self._optimizer, self.scaling = optimizer, scaling
-        for index, param, _ in optimizer._grouped():
-            _refuse_dtensor(param, optimizer._label(index))
-        for binding in self._encoding():
-            Storages.of(binding.kernel)
+        for index, param, _ in optimizer._groups:
+            _refuse_dtensor(param, optimizer._groups.label(index))
+        for spec in self._encoding():
+            Storages.of(spec.kernel)
         self._ranks = ranks if is_transport(ranks) else Ranks(ranks, private=overlap)
-        optimizer._sends_codes = True
+        optimizer._hooks.sends_codes = True
         #: The fraction of values that saturated in the latest call.
         self.saturated = 0.0
         self._most = int(bucket_cap_mb * MIB)
@@ -97,12 +97,12 @@ class GradientAllReduce:
         if overlap:
             self._look_at_parameters()
 
-    def _encoding(self) -> list[KernelBinding]:
-        """Returns the bindings whose gradients are codes, or one other if there are none."""
+    def _encoding(self) -> list[StateSpec]:
+        """Returns the specs whose gradients are codes, or one other if there are none."""
         names = dict.fromkeys(group["strategy"] for group in self._optimizer.param_groups)
-        bindings = [binding for name in names
-                    for binding in self._optimizer._bindings.of_strategy(name)]
-        return [binding for binding in bindings if binding.encodes] or bindings[:1]
+        specs = [spec for name in names
+                    for spec in self._optimizer._groups.specs.of_strategy(name)]
+        return [spec for spec in specs if spec.encodes] or specs[:1]
 
     #===--------------------------------------------------------------------===#
     # Buckets
@@ -110,7 +110,7 @@ class GradientAllReduce:
 
     def _look_at_parameters(self) -> None:
         """Creates buckets of the optimizer's parameters if these have changed."""
-        grouped = [(index, param, group) for index, param, group in self._optimizer._grouped()
+        grouped = [(index, param, group) for index, param, group in self._optimizer._groups
                    if param.requires_grad]
         known = [(id(param), group["strategy"], group["min_8bit_size"])
                  for _, param, group in grouped]
@@ -135,10 +135,10 @@ class GradientAllReduce:
             self._watch(entries)
 
     def _entry(self, index: int, param: torch.Tensor, group: dict) -> Entry:
-        label = self._optimizer._label(index)
+        label = self._optimizer._groups.label(index)
         _refuse_dtensor(param, label)
-        binding = self._optimizer._binding(param, label, group)
-        return Entry(param, label, binding, Storages.of(binding.kernel) if binding.encodes else None)
+        spec = self._optimizer._groups.spec_for(param, label, group)
+        return Entry(param, label, spec, Storages.of(spec.kernel) if spec.encodes else None)
 
     def _watch(self, entries: list[Entry]) -> None:
         """Registers hooks through which backward passes report complete gradients."""
@@ -169,7 +169,7 @@ class GradientAllReduce:
             return
         if number < len(self._sent):
             raise RuntimeError(
-                f"a backward pass adds to the gradient of {self._optimizer._name(param)}, "
+                f"a backward pass adds to the gradient of {self._optimizer._groups.name(param)}, "
                 "which GradientAllReduce has sent already; call it after each pass, and run "
                 "passes whose gradients are added up, except for the last, inside of its "
                 "no_sync()")

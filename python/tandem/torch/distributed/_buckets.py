@@ -11,7 +11,8 @@ from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch.distributed._codes import CodeSum, Layout, Storages
 from tandem.torch.distributed._ranks import Ranks, check_alike
-from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._values import convert
 from tandem.torch.optim._optimizer import Optimizer
 
 #: The types of gradients that are sent without encoding, in the order of their kinds.
@@ -27,13 +28,13 @@ class Entry:
     Attributes:
         param: the parameter.
         label: the name of the parameter in messages.
-        binding: the binding that updates it; None if unknown.
+        spec: the spec that updates it; None if unknown.
         storages: the storages of its gradient; None if it is sent in its own type.
     """
 
     param: torch.Tensor
     label: str
-    binding: KernelBinding | None
+    spec: StateSpec | None
     storages: Storages | None
 
     @property
@@ -44,7 +45,7 @@ class Entry:
     @property
     def size(self) -> tuple[int, int]:
         """The rows in which groups start anew, and their length."""
-        return self.binding.size_of(self.param)
+        return self.spec.size_of(self.param)
 
     @property
     def scales(self) -> int:
@@ -92,7 +93,7 @@ def _scales_of(entry: Entry, planes: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns the f32 scales of a gradient, with 0 for groups without information."""
     def values() -> torch.Tensor:
         wide = torch.empty_like(planes[0], dtype=torch.float32)
-        entry.binding.convert([planes], entry.storages.source, [wide], floats("f32"), [])
+        convert(entry.spec, [planes], entry.storages.source, [wide], floats("f32"), [])
         return wide.as_strided((wide.numel(),), (1,))
 
     return entry.storages.known(planes[1].flatten().float(), entry.size, values)
@@ -239,12 +240,12 @@ class BucketMean:
 
 def _zeros(entry: Entry) -> list[torch.Tensor]:
     """Returns zero planes for a gradient that only other ranks have."""
-    binding = entry.binding
-    like = binding.like(entry.param, None)
-    planes = [plane for plane in binding.grad_planes if not plane.persistent]
-    made = [binding.empty(plane, like) for plane in planes]
+    spec = entry.spec
+    like = spec.like(entry.param, None)
+    planes = [plane for plane in spec.grad_planes if not plane.persistent]
+    made = [spec.empty(plane, like) for plane in planes]
     zeros = torch.zeros_like(made[0], dtype=torch.float32)
-    binding.convert([zeros], floats("f32"), [made], entry.storages.source, planes, fresh=False)
+    convert(spec, [zeros], floats("f32"), [made], entry.storages.source, planes, fresh=False)
     return made
 
 

@@ -11,7 +11,7 @@ from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch import _executor
 from tandem.torch._layout import DTYPES, WORKING
-from tandem.torch.optim._binding import convert
+from tandem.torch.optim.state._conversion import convert_tensors
 
 
 class Codec:
@@ -43,7 +43,7 @@ class Codec:
         codes = torch.empty(x.shape, dtype=self.dtype, device=x.device)
         own = torch.zeros(1, device=x.device) if scale is None else scale
         if x.numel():
-            convert([x], floats(WORKING[x.dtype]), [[codes, own]],
+            convert_tensors([x], floats(WORKING[x.dtype]), [[codes, own]],
                     self.storage if scale is None else self._given, self._planes,
                     fresh=scale is None, has_rows=False, executor=_executor.executor_of(x))
         return codes, own
@@ -53,7 +53,7 @@ class Codec:
         """Returns the values of contiguous codes with their scale, rounded to a type."""
         values = torch.empty(codes.shape, dtype=dtype, device=codes.device)
         if codes.numel():
-            convert([[codes, scale]], self._given, [values], floats(WORKING[dtype]),
+            convert_tensors([[codes, scale]], self._given, [values], floats(WORKING[dtype]),
                     [Plane(type=WORKING[dtype], bits=8 * dtype.itemsize)], has_rows=False,
                     executor=_executor.executor_of(codes))
         return values

@@ -26,8 +26,8 @@ class ShardedFP8LM(ZeroRedundancyOptimizer):
     def __init__(self, groups: Sequence[dict], ranks, **options):
         groups = [dict(group) for group in groups]
         super().__init__(groups, AdamW, ranks, weight_codes=groups[0]["params"], **options)
-        # The latest optimizer encodes gradients, so this one, for all parameters, is created
-        # last.
+        # One optimizer encodes the gradients of all parameters.
+        self.optim._hooks.close()
         self._encoder = AdamW([dict(group) for group in groups], **options)
         #: The all-reduce of gradients at the start of each step.
         self.all_reduce = GradientAllReduce(self._encoder, ranks, AutomaticScaling())

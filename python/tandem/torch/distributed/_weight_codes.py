@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from tandem.torch.distributed._codec import codec
-from tandem.torch.optim._optimizer import _bits
-
-if TYPE_CHECKING:
-    from tandem.torch.distributed._zero import ZeroRedundancyOptimizer
+from tandem.torch._layout import bits_of
 
 
 class WeightCodes:
@@ -21,15 +17,19 @@ class WeightCodes:
 
     Between steps these parameters hold the decoded codes on all ranks. The weight that the owner
     updates is in its optimizer's state; :meth:`restore` restores it for a step.
+
+    Args:
+        zero: the ZeroRedundancyOptimizer, which owns this.
+        params: the parameters.
     """
 
-    def __init__(self, zero: ZeroRedundancyOptimizer, params: Iterable[torch.Tensor]):
+    def __init__(self, zero, params: Iterable[torch.Tensor]):
         self._zero, self._codec = zero, codec("f8E4M3FN")
         self._coded = dict.fromkeys(params)
         self._check()
         #: The codes and the scale that were last sent for each of this rank's parameters.
         self._sent: dict[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = {}
-        zero.optim._start_hidden()
+        zero.optim._store.start_hidden()
         self.exchange()
 
     def _check(self) -> None:
@@ -47,8 +47,8 @@ class WeightCodes:
             if param not in groups:
                 raise TypeError("weight_codes has a tensor that is none of the optimizer's "
                                 "parameters; pass some of these")
-            binding = zero.optim._bindings.of(param, groups[param])
-            if not binding.hidden:
+            spec = zero.optim._groups.specs.of(param, groups[param])
+            if not spec.hidden:
                 raise ValueError(
                     f"weight_codes needs a strategy that keeps weights in its state, such as "
                     f"'fp8-lm', and {groups[param]['strategy']!r} does not for {param.dtype} "
@@ -59,8 +59,8 @@ class WeightCodes:
         """Restores this rank's weights. Elements that have been written since keep their
         values."""
         for param, (codes, scale) in self._sent.items():
-            same = _bits(self._codec.decode(codes, scale, param.dtype)) == _bits(param)
-            weight = self._zero.optim._decode_weight(param)
+            same = bits_of(self._codec.decode(codes, scale, param.dtype)) == bits_of(param)
+            weight = self._zero.optim._store.decode_weight(param)
             param.data.copy_(torch.where(same.view(param.shape), weight, param))
 
     @torch.no_grad()
@@ -68,7 +68,7 @@ class WeightCodes:
         """Updates the codes after a state has been loaded."""
         for param in self._sent:
             if self._zero.optim.state.get(param):
-                param.data.copy_(self._zero.optim._decode_weight(param))
+                param.data.copy_(self._zero.optim._store.decode_weight(param))
         self.exchange()
 
     @torch.no_grad()

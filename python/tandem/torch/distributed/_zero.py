@@ -14,7 +14,6 @@ from tandem._plane import RoleKind
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
-from tandem.torch.optim import _checkpoint
 from tandem.torch.optim._optimizer import Optimizer
 
 
@@ -58,13 +57,13 @@ def stored_bytes(optimizer: Optimizer) -> list[int]:
     Gradients are not counted, since every rank has those of all parameters.
     """
     return [_bytes_of(optimizer, param, group) if param.requires_grad else 0
-            for _, param, group in optimizer._grouped()]
+            for _, param, group in optimizer._groups]
 
 
 def _bytes_of(optimizer: Optimizer, param: torch.Tensor, group: dict) -> int:
-    binding = optimizer._bindings.of(param, group)
-    return sum(math.prod(binding._shape(plane, param)) * plane.bits // 8
-               for plane in binding.kernel.planes
+    spec = optimizer._groups.specs.of(param, group)
+    return sum(math.prod(spec.shape(plane, param)) * plane.bits // 8
+               for plane in spec.kernel.planes
                if plane.persistent or plane.kind is not RoleKind.GRAD)
 
 
@@ -168,12 +167,12 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
         super()._init_local_optimizer()
         if self.optim._arguments["skip_nonfinite"]:
             # Each rank checks the gradients of its own parameters.
-            self.optim._skip_exchange = Exchange([self.process_group], self._default_device)
+            self.optim._runner.skip_exchange = Exchange([self.process_group], self._default_device)
         self._number()
 
     def _number(self) -> None:
         """Sets the local optimizer's indices of parameters to those among all parameters."""
-        self.optim._indices = {id(p): i for p, i in self._param_to_index.items()}
+        self.optim._groups.keys = {id(p): i for p, i in self._param_to_index.items()}
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group as PyTorch does. Parameters that already have a rank keep it."""
@@ -221,9 +220,8 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
 
     def state_dict(self) -> dict:
         """Returns the state of all ranks as in one process, on the rank that consolidated it."""
-        strategies = [group["strategy"] for group in self.optim.param_groups]
         return super().state_dict() | {
-            "tandem": _checkpoint.identity(self.optim._bindings, strategies)}
+            "tandem": self.optim._identity()}
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Loads this rank's part of a state, bit for bit, and the groups' options.

@@ -1,17 +1,23 @@
-"""Param groups: their strategies, storages and directions of steps."""
+"""Param groups: their strategies, storages and names, and the spec of each parameter."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 import torch
 
 from tandem._convert import CPU
 from tandem._plane import RoleKind
-from tandem.torch._shards import is_dtensor
-from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._recommend import AUTO
+from tandem.torch import _executor
+from tandem.torch._layout import is_placeholder, may_overlap
+from tandem.torch._shards import local_of
+from tandem.torch.optim import _wrappers
+from tandem.torch.optim._hypers import Hypers
+from tandem.torch.optim.advice._recommend import AUTO
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._specs import StateSpecs
 
 #: Options of a param group that select the kernel for its parameters and its inputs.
 OPTIONS = ("strategy", "min_8bit_size", "maximize")
@@ -38,120 +44,223 @@ def check_options(group: Mapping, index: int) -> None:
                         f"{maximize!r}")
 
 
-def draws(bindings: Iterable[KernelBinding]) -> bool:
+def draws(specs: Iterable[StateSpec]) -> bool:
     """Returns whether kernels round stochastically."""
-    return any(kind is RoleKind.SEED for binding in bindings
-               for kind in binding.kernel.integers.values())
+    return any(kind is RoleKind.SEED for spec in specs
+               for kind in spec.kernel.integers.values())
 
 
-class Groups:
-    """The part of :class:`Optimizer` that handles param groups."""
+class ParamGroups:
+    """The param groups of an optimizer, and how each of their parameters is stored.
 
-    def _begin_groups(self) -> None:
+    Attributes:
+        list: the param groups, as torch.optim has them.
+        specs: the specs of the groups' strategies.
+        hypers: the groups' hyperparameters.
+        arguments: the arguments that the optimizer was created with.
+        keys: the numbers for random bits of parameters, by identity, in an optimizer that this
+            one is a part of; empty in others, where a parameter's index is its number.
+    """
+
+    def __init__(self, specs: StateSpecs, hypers: Hypers, arguments: Mapping):
+        self.list: list[dict] = []
+        self.specs, self.hypers, self.arguments = specs, hypers, arguments
+        self.keys: dict[int, int] = {}
         #: The index of each parameter's group and its position there, by the parameter's
         #: identity.
         self._positions: dict[int, tuple[int, int]] = {}
         #: The groups' values of OPTIONS when they were last read.
         self._noted: list[tuple] = []
 
+    @property
+    def is_capturable(self) -> bool:
+        """Whether a CUDA graph can capture steps."""
+        return self.arguments["capturable"]
+
+    @property
+    def releases(self) -> bool:
+        """Whether backward passes take steps and release gradients."""
+        return self.arguments["gradient_release"]
+
+    @property
+    def seed(self) -> int:
+        """The seed for groups without their own."""
+        seed = self.arguments["seed"]
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
+        return seed
+
     #===--------------------------------------------------------------------===#
-    # Groups and their bindings
+    # Parameters
     #===--------------------------------------------------------------------===#
 
-    def _grouped(self) -> Iterator[tuple[int, torch.Tensor, dict]]:
-        """Yields the index of each parameter, the parameter, and its group."""
+    def __iter__(self) -> Iterator[tuple[int, torch.Tensor, dict]]:
+        """Iterates over the index of each parameter, the parameter, and its group."""
         index = 0
-        for group in self.param_groups:
+        for group in self.list:
             for param in group["params"]:
                 yield index, param, group
                 index += 1
 
-    def _group_and_position(self, param: torch.Tensor) -> tuple[int, int] | None:
+    @property
+    def params(self) -> list[torch.Tensor]:
+        """All parameters."""
+        return [*chain.from_iterable(group["params"] for group in self.list)]
+
+    @property
+    def count(self) -> int:
+        """The number of parameters."""
+        return sum(len(group["params"]) for group in self.list)
+
+    @property
+    def strategies(self) -> list[str]:
+        """The strategy of each group."""
+        return [group["strategy"] for group in self.list]
+
+    def _position(self, param: torch.Tensor) -> tuple[int, int] | None:
         """Returns the index of a parameter's group and its position there, or None if no group
         has the parameter."""
         position = self._positions.get(id(param))
         if position is None or not self._is_at(param, *position):
-            self._positions = {id(p): (number, at) for number, group
-                               in enumerate(self.param_groups)
+            self._positions = {id(p): (number, at) for number, group in enumerate(self.list)
                                for at, p in enumerate(group["params"])}
             position = self._positions.get(id(param))
         return position
 
     def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
         """Returns whether a group still has the parameter at this position."""
-        groups = self.param_groups
+        groups = self.list
         return (number < len(groups) and at < len(groups[number]["params"])
                 and groups[number]["params"][at] is param)
 
-    def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
+    def position_of(self, param: torch.Tensor) -> tuple[int, int]:
         """Returns the index of a parameter and that of its group."""
-        number, at = self._group_and_position(param)
-        before = sum(len(group["params"]) for group in self.param_groups[:number])
-        return before + at, number
+        number, at = self._position(param)
+        return sum(len(group["params"]) for group in self.list[:number]) + at, number
 
-    def _group_of(self, param: torch.Tensor) -> dict | None:
+    def group_of(self, param: torch.Tensor) -> dict | None:
         """Returns the group of a parameter, or None if no group has it."""
-        position = self._group_and_position(param)
-        return self.param_groups[position[0]] if position else None
+        position = self._position(param)
+        return self.list[position[0]] if position else None
 
-    def _binding_of(self, param: torch.Tensor) -> KernelBinding | None:
-        """Returns the binding for a parameter, or None if there is none."""
-        group = self._group_of(param)
-        return self._bindings.of(param, group) if group else None
+    def label(self, index: int) -> str:
+        """Returns the name of the parameter with this index for messages."""
+        first = 0
+        for group in self.list:
+            names = group.get("param_names", ())
+            if index - first < len(group["params"]):
+                named = f" ({names[index - first]!r})" if names else ""
+                return f"parameter {index}{named}"
+            first += len(group["params"])
+        return f"parameter {index}"
 
-    def _bindings_of(self, index: int) -> list[KernelBinding]:
-        """Returns the bindings of a group's own strategy, and raises an error if it does not
+    def name(self, param: torch.Tensor) -> str:
+        """Returns the name of a parameter for messages."""
+        return self.label(self.position_of(param)[0])
+
+    #===--------------------------------------------------------------------===#
+    # Specs
+    #===--------------------------------------------------------------------===#
+
+    def spec_of(self, param: torch.Tensor) -> StateSpec | None:
+        """Returns the spec of a parameter, or None if there is none."""
+        group = self.group_of(param)
+        return self.specs.of(param, group) if group else None
+
+    def spec_for(self, param: torch.Tensor, label: str, group: Mapping) -> StateSpec:
+        """Returns the spec for a parameter of a param group, or raises the reason why there is
+        none."""
+        spec = self.specs.of(param, group)
+        if spec is None:
+            raise self.specs.refusal(param, label, group["strategy"])
+        return spec
+
+    def of_group(self, index: int) -> list[StateSpec]:
+        """Returns the specs of a group's own strategy, and raises an error if it does not
         exist."""
         try:
-            return self._bindings.of_strategy(self.param_groups[index]["strategy"])
+            return self.specs.of_strategy(self.list[index]["strategy"])
         except ValueError as error:
             raise ValueError(f"the strategy of param group {index}: {error}") from None
+
+    def checked(self, param: torch.Tensor, label: str, group: Mapping) -> StateSpec:
+        """Returns the parameter's spec, or raises the reason why it cannot be updated."""
+        self._check_device(param, label)
+        _check_memory(local_of(param), label)
+        spec = self.spec_for(param, label, group)
+        _wrappers.check_shard(param, label, spec, self.releases)
+        return spec
+
+    def _check_device(self, param: torch.Tensor, label: str) -> None:
+        executor = _executor.executor_of(param)
+        if executor is None:
+            raise ValueError(
+                f"{label} is on {param.device}; tandem.torch updates parameters on the "
+                "CPU and on CUDA devices: move it there with p.to('cpu')"
+            )
+        if self.is_capturable and executor is CPU:
+            raise ValueError(
+                f"{label} is on the CPU, whose steps no CUDA graph can capture; move it to "
+                "a GPU, or leave capturable out"
+            )
+        if self.arguments["skip_nonfinite"] and not self.is_capturable and executor is not CPU:
+            raise ValueError(
+                f"{label} is on {param.device}, and only the GPU will know whether a "
+                "step is skipped; pass capturable=True as well, which keeps counts of "
+                "steps there"
+            )
 
     #===--------------------------------------------------------------------===#
     # Changes
     #===--------------------------------------------------------------------===#
 
+    def note(self) -> None:
+        """Remembers the groups' current options."""
+        self._noted = self._options()
+
     def _options(self) -> list[tuple]:
         """Returns the groups' current values of OPTIONS."""
-        return [tuple(map(group.get, OPTIONS)) for group in self.param_groups]
+        return [tuple(map(group.get, OPTIONS)) for group in self.list]
 
-    def _check_changes(self) -> None:
-        """Checks groups whose options have changed since the last check.
+    def has_changed(self, param: torch.Tensor | None = None) -> bool:
+        """Returns whether the options of groups, or only those of a parameter's group, differ
+        from the remembered ones. Looking at all groups for each parameter would slow down
+        backward passes."""
+        if param is None:
+            return self._options() != self._noted
+        position = self._position(param)
+        return bool(position) and (tuple(map(self.list[position[0]].get, OPTIONS))
+                                   != self._noted[position[0]])
+
+    def check_changes(self, check: Callable[[int], None],
+                      has_planes: Callable[[torch.Tensor], bool]) -> None:
+        """Checks groups whose options have changed since they were remembered.
+
+        Args:
+            check: checks the group with an index.
+            has_planes: whether a parameter has a state or a gradient in codes.
 
         Raises:
             ValueError: the change would change the meaning of existing states.
         """
         now = self._options()
-        if now == self._noted:
-            return
         for index, (before, after) in enumerate(zip(self._noted, now)):
             if before != after:
-                self._check_group(index)
-                self._check_kept(index, dict(zip(OPTIONS, before)))
+                check(index)
+                self._check_kept(index, dict(zip(OPTIONS, before)), has_planes)
         self._noted = now
-        self._forget()
 
-    def _check_change_of(self, param: torch.Tensor) -> None:
-        """Checks for changes only if the parameter's own group has changed, since checking all
-        groups for each parameter would slow down backward passes."""
-        position = self._group_and_position(param)
-        if position and (tuple(map(self.param_groups[position[0]].get, OPTIONS))
-                         != self._noted[position[0]]):
-            self._check_changes()
-
-    def _check_kept(self, index: int, before: Mapping) -> None:
+    def _check_kept(self, index: int, before: Mapping,
+                    has_planes: Callable[[torch.Tensor], bool]) -> None:
         """Refuses a change of a group that would change the storage of its states."""
-        group = self.param_groups[index]
-        for param in group["params"]:
-            has_planes = self.state.get(param) or self._gradients.get(param) is not None
-            if has_planes and (self._bindings.of(param, before)
-                               is not self._bindings.of(param, group)):
-                break
-        else:
+        group = self.list[index]
+        if not any(has_planes(param) and (self.specs.of(param, before)
+                                          is not self.specs.of(param, group))
+                   for param in group["params"]):
             return
         option = next(name for name in OPTIONS if before[name] != group[name])
         given = ("strategies) with a strategy for each group" if option == "strategy" else
-                 f"{group['strategy']!r}, min_8bit_size={group[option] or 0})")
+                 f"{group['strategy']!r}, {option}={group[option] or 0})")
         raise ValueError(
             f"param group {index} now has {option}={group[option]!r}, but its states are "
             f"stored as by {option}={before[option]!r}; set that again, and convert the "
@@ -162,14 +271,14 @@ class Groups:
     # Bytes
     #===--------------------------------------------------------------------===#
 
-    def _stored(self) -> Counter[KernelBinding]:
-        """Returns the number of trained elements that each binding stores. The CPU's binding
+    def _stored(self) -> Counter[StateSpec]:
+        """Returns the number of trained elements that each spec stores. The CPU's spec
         represents those of GPUs, which have the same storages."""
-        counts: Counter[KernelBinding] = Counter()
-        for _, param, group in self._grouped():
-            key = self._bindings.key_of(param, group) if param.requires_grad else None
+        counts: Counter[StateSpec] = Counter()
+        for _, param, group in self:
+            key = self.specs.key_of(param, group) if param.requires_grad else None
             if key and param.numel():
-                counts[self._bindings[key._replace(executor=CPU)]] += param.numel()
+                counts[self.specs[key._replace(executor=CPU)]] += param.numel()
         return counts
 
     @property
@@ -177,47 +286,49 @@ class Groups:
         """The number of bytes per parameter for weight, gradient and states, from their
         storages, averaged over the trained parameters, without gradients that are released. If
         no parameters are trained, this is the number for the strategy."""
-        counts = self._stored() or {self._bindings.main: 1}
-        total = sum(binding.bytes_per_parameter(self.gradient_release) * count
-                    for binding, count in counts.items())
+        counts = self._stored() or {self.specs.main: 1}
+        total = sum(spec.bytes_per_parameter(self.releases) * count
+                    for spec, count in counts.items())
         return total / sum(counts.values())
 
-    def _describe_storages(self) -> list[str]:
-        """Returns the lines of :meth:`__repr__` about the storage of parameters."""
-        counts = self._stored() or {self._bindings.main: 0}
+    def describe(self) -> list[str]:
+        """Returns lines for ``repr`` about the graphs and the storage of parameters."""
+        graphs = " and ".join(spec.kernel.name
+                              for spec in self.specs.of_strategy(self.specs.strategy))
+        counts = self._stored() or {self.specs.main: 0}
         if len(counts) == 1:
-            (binding,) = counts
-            return [f"strategy: {binding.kernel.strategy} "
+            (spec,) = counts
+            return [f"graph: {graphs}", f"strategy: {spec.kernel.strategy} "
                     f"({self.bytes_per_parameter:g} B/parameter)"]
-        return [f"strategies: {self.bytes_per_parameter:g} B/parameter", *(
-            f"    {binding.kernel.strategy}: {count} parameters, "
-            f"{binding.bytes_per_parameter(self.gradient_release):g} B each"
-            for binding, count in counts.items())]
+        return [f"graph: {graphs}", f"strategies: {self.bytes_per_parameter:g} B/parameter", *(
+            f"    {spec.kernel.strategy}: {count} parameters, "
+            f"{spec.bytes_per_parameter(self.releases):g} B each"
+            for spec, count in counts.items())]
 
-    #===--------------------------------------------------------------------===#
-    # The direction of a step
-    #===--------------------------------------------------------------------===#
 
-    @staticmethod
-    def _refuse_to_maximize(binding: KernelBinding, number: int) -> None:
-        """Refuses to maximize with gradients in codes, which may not be negated."""
-        if binding.encodes:
-            raise ValueError(
-                f"param group {number} has maximize=True, but strategy "
-                f"{binding.kernel.strategy!r} stores gradients in codes, which a step takes "
-                "as they are; negate the loss, or take a strategy with plain gradients")
+def _check_memory(param: torch.Tensor, label: str) -> None:
+    """Refuses a parameter whose memory kernels cannot update."""
+    if param.layout is not torch.strided:
+        raise TypeError(
+            f"{label} is sparse ({param.layout}); only dense parameters can be "
+            "updated: use p.to_dense()"
+        )
+    if param.numel() and not param.data_ptr():
+        raise TypeError(
+            f"{label} is a {type(param).__name__} without memory of its own; "
+            "pass plain tensors that the model uses itself"
+        )
+    if may_overlap(param) and not is_placeholder(param):
+        raise ValueError(
+            f"{label} has elements that share memory (strides "
+            f"{param.stride()}); pass a copy, p.contiguous()"
+        )
 
-    @staticmethod
-    def _negated(params: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Returns the negated gradients of parameters, by their identity.
 
-        No hyperparameter has this effect: a negative lr would also invert weight decay.
-        """
-        with_gradient = [param for param in params if param.grad is not None]
-        negated: dict[int, torch.Tensor] = {}
-        for spread in (False, True):  # PyTorch accepts no list of both kinds
-            alike = [param for param in with_gradient if is_dtensor(param.grad) is spread]
-            if alike:
-                found = torch._foreach_neg([param.grad for param in alike])
-                negated.update(zip(map(id, alike), found))
-        return negated
+def refuse_to_maximize(spec: StateSpec, number: int) -> None:
+    """Refuses to maximize with gradients in codes, which may not be negated."""
+    if spec.encodes:
+        raise ValueError(
+            f"param group {number} has maximize=True, but strategy "
+            f"{spec.kernel.strategy!r} stores gradients in codes, which a step takes "
+            "as they are; negate the loss, or take a strategy with plain gradients")

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from tandem import _graphs
-from tandem.torch.optim import _auto
-from tandem.torch.optim._checkpoint import identified
-from tandem.torch.optim._dropin import refuse, without_torch_options
+from tandem.torch.optim.advice import _auto
+from tandem.torch.optim.advice._recommend import AUTO
+from tandem.torch.optim._hypers import Hypers
+from tandem.torch.optim.state._identity import identified
+from tandem.torch.optim.peers._dropin import refuse, without_torch_options
 from tandem.torch.optim._optimizer import Optimizer
 
 
@@ -51,7 +53,7 @@ class _Choosing(_Library):
                 options: dict, **others) -> Iterable:
         """Returns the parameters, split into groups with strategies for ``strategy="auto"``. The
         option ``strategy`` is then set to the main one."""
-        if options.get("strategy") == _auto.AUTO:
+        if options.get("strategy") == AUTO:
             params, options["strategy"], self.recommendation = _auto.choose(
                 optimizer, params, memory, betas, options | others)
         elif memory is not None:
@@ -110,6 +112,20 @@ class Adam(_Choosing):
         super().__init__(params, "adam", **hypers, **options)
 
 
+class _SGDHypers(Hypers):
+    """SGD's hyperparameters."""
+
+    def check_flags(self, group: Mapping, index: int) -> None:
+        """Also refuses a kind of momentum other than the one that the optimizer was created
+        with."""
+        ours = self.graph == "sgd_nesterov"
+        if group.get("nesterov", ours) != ours:
+            raise ValueError(
+                f"param group {index} has nesterov={group['nesterov']!r}, but this SGD was "
+                f"created with nesterov={ours}; create another one")
+        super().check_flags({k: v for k, v in group.items() if k != "nesterov"}, index)
+
+
 class SGD(_Library):
     """Stochastic gradient descent, with weight decay added to the gradient.
 
@@ -118,6 +134,8 @@ class SGD(_Library):
         nesterov: whether to use Nesterov momentum.
     """
 
+    _HYPERS = _SGDHypers
+
     def __init__(self, params: Iterable, lr=None, momentum: float = 0.0, *,
                  weight_decay=None, nesterov: bool = False, **options):
         graph = _graphs.sgd(momentum, nesterov)
@@ -125,15 +143,6 @@ class SGD(_Library):
         if momentum:
             hypers["momentum"] = momentum
         super().__init__(params, graph, **hypers, **options)
-
-    def _check_flags(self, group: Mapping, index: int) -> None:
-        """Also refuses a kind of momentum other than the one this was created with."""
-        ours = self.kernel.name == "sgd_nesterov"
-        if group.get("nesterov", ours) != ours:
-            raise ValueError(
-                f"param group {index} has nesterov={group['nesterov']!r}, but this SGD was "
-                f"created with nesterov={ours}; create another one")
-        super()._check_flags({k: v for k, v in group.items() if k != "nesterov"}, index)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group, which cannot have momentum if this was created without."""
@@ -186,6 +195,31 @@ def _with_flat_means(state_dict: dict) -> dict:
     return {**state_dict, "state": states}
 
 
+class _AdafactorHypers(Hypers):
+    """Adafactor's hyperparameters, some of which depend on the step."""
+
+    count = "step"
+
+    def value_at(self, name: str, group: Mapping, index: int, step: int,
+                 dtype: torch.dtype) -> float:
+        if name == "rho":
+            return min(self.number("lr", group, index), 1 / step**0.5)
+        if name == "mixing":
+            return float(step) ** self.number("beta2_decay", group, index)
+        eps = group["eps"]
+        if name == "eps1" and isinstance(eps, Sequence) and eps and eps[0] is None:
+            return torch.finfo(dtype).eps
+        return super().value_at(name, group, index, step, dtype)
+
+    def check(self, group: Mapping, index: int) -> None:
+        for name, holds, domain in (
+                ("beta2_decay", lambda x: x <= 0, "at most 0"),
+                ("d", lambda x: x >= 1, "at least 1")):
+            if not holds(value := self.number(name, group, index)):
+                raise ValueError(
+                    f"{name!r} of param group {index} is {value:g}; it must be {domain}")
+
+
 class Adafactor(_Library):
     """Adafactor (Shazeer and Stern 2018), as in torch.optim.Adafactor.
 
@@ -200,7 +234,7 @@ class Adafactor(_Library):
         d: the maximum root mean square of updates, to which they are scaled down.
     """
 
-    _COUNT = "step"
+    _HYPERS = _AdafactorHypers
 
     def __init__(self, params: Iterable, lr=None, beta2_decay=None, eps=None, d=None,
                  weight_decay=None, **options):
@@ -227,23 +261,3 @@ class Adafactor(_Library):
         state_dict = identified(state_dict)
         super().load_state_dict(state_dict if "tandem" in state_dict else
                                 _with_flat_means(state_dict))
-
-    def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
-        if name == "rho":
-            return min(self._number("lr", index), 1 / step**0.5)
-        if name == "mixing":
-            return float(step) ** self._number("beta2_decay", index)
-        eps = self.param_groups[index]["eps"]
-        if name == "eps1" and isinstance(eps, Sequence) and eps and eps[0] is None:
-            return torch.finfo(dtype).eps
-        return super()._hyper(name, index, step, dtype)
-
-    def _check_group(self, index: int) -> None:
-        """Also refuses invalid values that kernels do not check."""
-        super()._check_group(index)
-        for name, holds, domain in (
-                ("beta2_decay", lambda x: x <= 0, "at most 0"),
-                ("d", lambda x: x >= 1, "at least 1")):
-            if not holds(value := self._number(name, index)):
-                raise ValueError(
-                    f"{name!r} of param group {index} is {value:g}; it must be {domain}")

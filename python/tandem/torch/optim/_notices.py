@@ -48,6 +48,26 @@ def warn_of_clipping(strategy: str, releases: bool) -> None:
             "the optimizer (tandem.torch.AdamW has it)"))
 
 
+def warn_of_taken_gradients(names: Sequence[str], owner: str, strategy: str,
+                            pending: int) -> None:
+    """Warns that an optimizer takes over parameters whose gradients another one encodes.
+
+    Args:
+        names: the names of the parameters.
+        owner: the name of the other optimizer's class.
+        strategy: its strategy.
+        pending: the number of parameters with gradients that only the other one has.
+    """
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    lost = (f" It still has the gradients of {pending} parameters in codes, which only its "
+            "own step reads." if pending else "")
+    warnings.warn(
+        f"this optimizer takes over {names[0]}{more} from an {owner} under {strategy!r} that still "
+        f"exists and took the gradients of these parameters after backward passes.{lost} "
+        "close() the other one, or delete it, before you create the next", UserWarning,
+        stacklevel=2)
+
+
 def warn_of_no_gradient(params: Sequence[torch.Tensor]) -> None:
     """Warns that an optimizer has never had a gradient.
 

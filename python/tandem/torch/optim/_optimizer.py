@@ -5,42 +5,45 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 
 import torch
-from torch.optim.optimizer import required
 
 import tandem
-from tandem._convert import CPU, compiled
+from tandem._convert import compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
-from tandem.torch import _executor
-from tandem.torch._exchange import Exchange
-from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
+from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import local_of, memorize_copies
-from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
-from tandem.torch.optim._binding import KernelBinding, ParamBinding
-from tandem.torch.optim._bindings import KernelBindings
-from tandem.torch.optim._device_step import DeviceStep
-from tandem.torch.optim._empty_step import EmptyStep
-from tandem.torch.optim._gradients import Gradients
-from tandem.torch.optim._groups import OPTIONS, Groups, check_options, draws
-from tandem.torch.optim._kinds import check_measured
-from tandem.torch.optim._recommend import AUTO
-from tandem.torch.optim._release import Release
+from tandem.torch.optim import _wrappers
+from tandem.torch.optim._groups import OPTIONS, ParamGroups, draws
+from tandem.torch.optim._hypers import Hypers
+from tandem.torch.optim.advice._kinds import check_measured
+from tandem.torch.optim.advice._recommend import AUTO
+from tandem.torch.optim.gradients._coded import CodedGradients
+from tandem.torch.optim.gradients._hooks import GradientHooks
+from tandem.torch.optim.launch._runner import StepRunner
+from tandem.torch.optim.state import _checkpoint, _identity, _versions
+from tandem.torch.optim.state._empty_step import is_empty
+from tandem.torch.optim.state._specs import StateSpecs
+from tandem.torch.optim.state._store import StateStore
+
+#: Options that cannot be combined with gradient_release, and why.
+_CONFLICTS = {
+    "metrics": "metrics are sums over a step of all parameters, and gradient_release=True "
+               "takes a step of each",
+    "skip_nonfinite": "skip_nonfinite=True looks at the gradients of all parameters before "
+                      "a step, and gradient_release=True has no two of them at a time",
+    "capturable": "capturable=True is for steps of all parameters at once, in one launch "
+                  "that a CUDA graph can capture, and gradient_release=True takes a step of "
+                  "each",
+}
 
 
-#: Flags of torch.optim's param groups that change the update.
-_FLAGS = ("amsgrad", "centered", "dampening", "momentum", "nesterov")
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a 16-bit tensor as integers."""
-    return tensor.detach().contiguous().view(torch.int16)
-
-
-class Optimizer(Groups, Release, torch.optim.Optimizer):
+class Optimizer(torch.optim.Optimizer):
     """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
 
     Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
@@ -111,10 +114,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             parameter.
     """
 
-    #: Hyperparameters that PyTorch keeps as pairs.
-    _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
-    #: The state's key for a count of steps that only :meth:`_hyper` reads.
-    _COUNT: str | None = None
+    #: The class of the graph's hyperparameters.
+    _HYPERS = Hypers
 
     def __init__(
         self,
@@ -139,14 +140,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
                       gradient_release, seed)
         self.threads = threads
-        # A file may have changed by the time this optimizer is unpickled.
-        for key in ("graph", "vectors"):
-            source = self._arguments[key]
-            if source and source.endswith(".mlir") and os.path.isfile(source):
-                with open(source, encoding="utf-8") as file:
-                    self._arguments[key] = file.read()
+        self._keep_sources()
         defaults = self._defaults()
-        self._fold_pairs(hypers, defaults)
+        self._HYPERS.fold_pairs(hypers, defaults)
         unknown = sorted(set(hypers) - set(defaults))
         if unknown:
             raise TypeError(
@@ -157,12 +153,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         options = dict(zip(OPTIONS, (strategy, min_8bit_size, maximize)))
         super().__init__(params, defaults | hypers | options)
 
-    #===--------------------------------------------------------------------===#
-    # Kernels
-    #===--------------------------------------------------------------------===#
-
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0) -> None:
+        """Compiles the graph, and creates the parts of the optimizer."""
         #: The arguments of this method, with which an unpickled optimizer compiles again.
         self._arguments = {
             "graph": os.fspath(graph), "strategy": strategy,
@@ -171,53 +164,98 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             "skip_nonfinite": bool(skip_nonfinite),
             "gradient_release": bool(gradient_release), "seed": seed,
         }
-        if capturable and self._COUNT is not None:
+        if capturable and self._HYPERS.count is not None:
             raise ValueError(
                 f"{type(self).__name__} computes hyperparameters from the count of steps "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
-        self._bindings = KernelBindings(
-            self._kernel, self._arguments["graph"], strategy, self._arguments["vectors"],
-            self._COUNT, bool(skip_nonfinite))
-        self._check_release()
-        self._begin()
+        specs = _specs(self._arguments, self._HYPERS.count)
+        _check_release(specs, self._arguments)
+        hypers = self._HYPERS(type(self).__name__, specs.main.kernel.name)
+        self._groups = ParamGroups(specs, hypers, self._arguments)
+        self._store = StateStore(self._groups)
+        self._gradients = CodedGradients()
+        self._runner = StepRunner(self._groups, self._store, self._gradients)
+        self._hooks = GradientHooks(self._groups, self._store, self._gradients,
+                                    self._runner.update, self._runner.check_changes)
+        #: Decodes the weights of modules on demand, if enabled. Modules own it.
+        self._decoder_ref: Callable = lambda: None
 
-    def _begin(self) -> None:
-        """Initializes the state that steps use."""
-        self._device_step = DeviceStep()
-        self._bound: list[ParamBinding | None] = []
-        #: All parameters, and those that ranks gather for a step, once known.
-        self._gathered: tuple[list, dict] | None = None
-        #: Detects whether a step repeats the last one, and has the bindings of that step.
-        self._replay: tandem._tandem.ReplayCache | None = None
-        self._running: list[KernelBinding] = []
-        #: Whether the last step was skipped, if the host knows.
-        self._skipped = False
-        #: The exchange with ranks that update other parameters about skipping the step.
-        self._skip_exchange: Exchange | None = None
-        self._gradients = Gradients()
-        self._empty_step = EmptyStep()
-        #: Whether a GradientAllReduce averages the encoded gradients over ranks.
-        self._sends_codes = False
-        #: Whether steps have found no gradient so far.
-        self._is_idle = True
-        #: The indices of parameters, by identity, in an optimizer that this one is a part of.
-        self._indices: dict[int, int] = {}
-        #: Decodes the weights of modules on demand, if enabled.
-        self._decoder = None
-        #: The parameters with a state, their states, and the addresses of all planes, when the
-        #: parameters were bound.
-        self._states: list = []
-        self._addresses: list[int] = []
-        #: The bindings of the last step.
-        self._measured: list[KernelBinding] | None = None
-        self._begin_groups()
-        self._begin_release()
+    def _keep_sources(self) -> None:
+        """Keeps the text of graphs, whose files may have changed by the time this optimizer is
+        unpickled."""
+        for key in ("graph", "vectors"):
+            source = self._arguments[key]
+            if source and source.endswith(".mlir") and os.path.isfile(source):
+                with open(source, encoding="utf-8") as file:
+                    self._arguments[key] = file.read()
 
-    def _kernel(self, graph: str, strategy: str, target: str,
-                rules: Rules | None) -> tandem.Kernel:
-        return compiled(graph, strategy, self._arguments["path"], target, rules,
-                        self._arguments["metrics"])
+    def _defaults(self) -> dict:
+        """Returns the defaults of a param group: hyperparameters in PyTorch's form, and the
+        seed."""
+        specs = self._groups.specs
+        if taken := sorted(set(specs.hypers) & set(OPTIONS)):
+            raise ValueError(f"{self.kernel.name} has a hyperparameter {taken[0]!r}, which "
+                             "is an option of every param group; give it another name")
+        defaults = self._groups.hypers.defaults_of(specs.hypers)
+        if draws(specs.of_strategy(self.strategy)):
+            defaults["seed"] = self._groups.seed
+        return defaults
+
+    #===--------------------------------------------------------------------===#
+    # What torch.optim keeps in the optimizer, and the parts of this one have
+    #===--------------------------------------------------------------------===#
+
+    @property
+    def param_groups(self) -> list[dict]:
+        """The param groups, as in torch.optim."""
+        return self._groups.list
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict]) -> None:
+        self._groups.list = groups
+
+    @property
+    def state(self) -> dict[torch.Tensor, dict]:
+        """The state of each parameter, as in torch.optim."""
+        return self._store.states
+
+    @state.setter
+    def state(self, states: dict[torch.Tensor, dict]) -> None:
+        self._store.states = states
+
+    @property
+    def defaults(self) -> dict:
+        """The defaults of param groups, as in torch.optim."""
+        return self._groups.hypers.defaults
+
+    @defaults.setter
+    def defaults(self, defaults: dict) -> None:
+        self._groups.hypers.defaults = defaults
+
+    #===--------------------------------------------------------------------===#
+    # Properties
+    #===--------------------------------------------------------------------===#
+
+    @property
+    def kernel(self) -> tandem.Kernel:
+        """The kernel for parameters in the strategy's own type, or for matrices if those have
+        their own."""
+        return self._groups.specs.main.kernel
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy for param groups without their own."""
+        return self.kernel.strategy
+
+    @property
+    def threads(self) -> int:
+        """The number of threads; 0 means ``torch.get_num_threads()``."""
+        return self._runner.threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self._runner.threads = threads
 
     @property
     def capturable(self) -> bool:
@@ -225,11 +263,16 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         return self._arguments["capturable"]
 
     @property
-    def _step_supports_amp_scaling(self) -> bool:
-        """Whether GradScaler, which reads this first, may leave the decision to skip a step to
-        this optimizer."""
-        self._refuse_scaler()
-        return self.capturable
+    def gradient_release(self) -> bool:
+        """Whether backward passes take the steps."""
+        return self._arguments["gradient_release"]
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        """The number of bytes per parameter for weight, gradient and states, from their
+        storages, averaged over the trained parameters, without gradients that are released. If
+        no parameters are trained, this is the number for the strategy."""
+        return self._groups.bytes_per_parameter
 
     @property
     def skipped(self) -> bool:
@@ -240,206 +283,49 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 "this optimizer does not look at gradients; create it with "
                 "skip_nonfinite=True"
             )
-        return self._device_step.skipped if self.capturable else self._skipped
+        return self._runner.skipped
 
     @property
-    def kernel(self) -> tandem.Kernel:
-        """The kernel for parameters in the strategy's own type, or for matrices if those have
-        their own."""
-        return self._bindings.main.kernel
-
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy for param groups without their own."""
-        return self.kernel.strategy
-
-    def _binding(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
-        """Returns the binding for the parameter of a param group."""
-        binding = self._bindings.of(param, group)
-        if binding is None:
-            raise self._bindings.refusal(param, label, group["strategy"])
-        return binding
-
-    #===--------------------------------------------------------------------===#
-    # Param groups
-    #===--------------------------------------------------------------------===#
-
-    def _defaults(self) -> dict:
-        """Returns the defaults of a param group: hyperparameters in PyTorch's form, and the
-        seed."""
-        hypers, defaults = self._bindings.hypers, {}
-        if taken := sorted(set(hypers) & set(OPTIONS)):
-            raise ValueError(f"{self.kernel.name} has a hyperparameter {taken[0]!r}, which "
-                             "is an option of every param group; give it another name")
-        for name, value in hypers.items():
-            key, names = self._place(name, hypers)
-            values = tuple(hypers[n] for n in names)
-            defaults[key] = (required if None in values
-                             else value if key == name else values)
-        if draws(self._bindings.of_strategy(self.strategy)):
-            defaults["seed"] = self._seed()
-        return defaults
-
-    def _seed(self) -> int:
-        """Returns the seed for groups without their own."""
-        seed = self._arguments["seed"]
-        if not -(2**63) <= seed < 2**63:
-            raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
-        return seed
-
-    @classmethod
-    def _place(cls, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-        """Returns a hyperparameter's key in param groups and the names of its values. This is
-        the key of a pair if the other one of the pair, or the key of the pair, is known."""
-        for key, names in cls._PAIRS.items():
-            if name in names and (set(names) <= set(known)
-                                  or (key in known and name not in known)):
-                return key, names
-        return name, (name,)
-
-    @classmethod
-    def _fold_pairs(cls, values: dict, defaults: dict) -> None:
-        """Replaces "beta1" and "beta2" with "betas", if that is the group's key."""
-        for key, names in cls._PAIRS.items():
-            given = [name for name in names if name in values]
-            if not given or key not in defaults or set(names) & set(defaults):
-                continue
-            if key in values:
-                raise TypeError(f"give either {key} or {given[0]}, not both")
-            pair = defaults[key]
-            if pair is required and len(given) < 2:
-                raise TypeError(f"give {key}, or both of {names[0]} and {names[1]}")
-            values[key] = tuple(
-                values.pop(name) if name in values else pair[i]
-                for i, name in enumerate(names)
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether GradScaler, which reads this first, may leave the decision to skip a step to
+        this optimizer."""
+        if self.gradient_release:
+            raise RuntimeError(
+                "a GradScaler looks at the gradients of all parameters before a step, and "
+                "gradient_release=True has taken the steps by then, of scaled gradients; "
+                "leave out one of them, or choose a strategy with bfloat16 weights, which "
+                "need no scaling"
             )
+        return self.capturable
+
+    @property
+    def _decoder(self):
+        """The object that decodes the weights of modules on demand, or None."""
+        return self._decoder_ref()
+
+    @_decoder.setter
+    def _decoder(self, decoder) -> None:
+        self._decoder_ref = (lambda: None) if decoder is None else weakref.ref(decoder)
+
+    #===--------------------------------------------------------------------===#
+    # Training
+    #===--------------------------------------------------------------------===#
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group, after checking its parameters and scalars."""
         if isinstance(param_group, dict):
             param_group = param_group.copy()
-            self._fold_pairs(param_group, self.defaults)
+            self._HYPERS.fold_pairs(param_group, self.defaults)
         super().add_param_group(param_group)
         try:
-            self._check_group(len(self.param_groups) - 1)
+            self._runner.check_group(len(self.param_groups) - 1)
         except Exception:
             self.param_groups.pop()
             raise
-        self._noted.append(self._options()[-1])
-        self._watch_gradients(self.param_groups[-1])
-
-    def _check_flags(self, group: Mapping, index: int) -> None:
-        """Refuses options of PyTorch's optimizers that the kernel does not support."""
-        for name in _FLAGS:
-            if name not in self.defaults and group.get(name):
-                raise ValueError(
-                    f"param group {index} has {name}={group[name]!r}, which the kernel of "
-                    f"{type(self).__name__} does not compute; leave it out, or take another "
-                    "optimizer")
-
-    def _check_group(self, index: int) -> None:
-        """Refuses parameters without a binding, and scalars out of their domain."""
-        group = self.param_groups[index]
-        self._check_flags(group, index)
-        check_options(group, index)
-        bindings = self._bindings_of(index)
-        if draws(bindings):
-            group.setdefault("seed", self._seed())
-        first = sum(len(g["params"]) for g in self.param_groups[:index])
-        for i, param in enumerate(group["params"], first):
-            if param.requires_grad:
-                binding = self._check_param(param, self._label(i), group)
-                if group["maximize"]:
-                    self._refuse_to_maximize(binding, index)
-        for binding in bindings:
-            row = self._row(binding, index, 1, binding.dtypes[0])
-            with self._explained(binding, [index]):
-                binding.check_scalars([row], [binding.integers(1, 0)])
-
-    def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
-        """Returns the parameter's binding, or raises the reason why it cannot be updated."""
-        self._check_device(param, label)
-        whole, param = param, local_of(param)
-        if param.layout is not torch.strided:
-            raise TypeError(
-                f"{label} is sparse ({param.layout}); only dense parameters can be "
-                "updated: use p.to_dense()"
-            )
-        if param.numel() and not param.data_ptr():
-            raise TypeError(
-                f"{label} is a {type(param).__name__} without memory of its own; "
-                "pass plain tensors that the model uses itself"
-            )
-        if may_overlap(param) and not is_placeholder(param):
-            raise ValueError(
-                f"{label} has elements that share memory (strides "
-                f"{param.stride()}); pass a copy, p.contiguous()"
-            )
-        binding = self._binding(whole, label, group)
-        _wrappers.check_shard(whole, label, binding, self.gradient_release)
-        return binding
-
-    def _check_device(self, param: torch.Tensor, label: str) -> None:
-        executor = _executor.executor_of(param)
-        if executor is None:
-            raise ValueError(
-                f"{label} is on {param.device}; tandem.torch updates parameters on the "
-                "CPU and on CUDA devices: move it there with p.to('cpu')"
-            )
-        if self.capturable and executor is CPU:
-            raise ValueError(
-                f"{label} is on the CPU, whose steps no CUDA graph can capture; move it to "
-                "a GPU, or leave capturable out"
-            )
-        if self._arguments["skip_nonfinite"] and not self.capturable and executor is not CPU:
-            raise ValueError(
-                f"{label} is on {param.device}, and only the GPU will know whether a "
-                "step is skipped; pass capturable=True as well, which keeps counts of "
-                "steps there"
-            )
-
-    def _label(self, index: int) -> str:
-        """Returns the name of the parameter with this index for messages."""
-        first = 0
-        for group in self.param_groups:
-            names = group.get("param_names", ())
-            if index - first < len(group["params"]):
-                named = f" ({names[index - first]!r})" if names else ""
-                return f"parameter {index}{named}"
-            first += len(group["params"])
-        return f"parameter {index}"
-
-    def _row(self, binding: KernelBinding, index: int, step: int,
-             dtype: torch.dtype) -> list[float]:
-        """Returns the hyperparameters of a row in launch order."""
-        return [self._hyper(name, index, step, dtype) for name in binding.kernel.hypers]
-
-    def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
-        """Returns a hyperparameter of a param group. Optimizers may override this to compute it
-        from the parameters' step and type."""
-        return self._number(name, index)
-
-    def _value(self, name: str, index: int):
-        """Returns a hyperparameter from a param group, which is a number or a tensor."""
-        key, names = self._place(name, self.defaults)
-        value = self.param_groups[index][key]
-        return value if key == name else value[names.index(name)]
-
-    def _number(self, name: str, index: int) -> float:
-        """Returns a hyperparameter from a param group as a number."""
-        key, _ = self._place(name, self.defaults)
-        try:
-            return float(self._value(name, index))
-        except (TypeError, ValueError, IndexError, RuntimeError):
-            value = self.param_groups[index][key]
-            wanted = "a number" if key == name else "a pair of numbers"
-            raise TypeError(
-                f"{key} of param group {index} must be {wanted}, got {value!r}"
-            ) from None
-
-    #===--------------------------------------------------------------------===#
-    # Steps
-    #===--------------------------------------------------------------------===#
+        # torch.distributed.checkpoint restores only the keys that param groups have.
+        self.param_groups[-1].setdefault(_identity.KEY, "")
+        self._groups.note()
+        self._hooks.watch()
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None):
@@ -449,6 +335,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         backward passes have already taken the steps of most parameters; those that still have
         gradients take theirs now.
 
+        A step of an optimizer without states, in which all gradients are zeros and all learning
+        rates are 0, only creates states, and the next one creates them again. Functions of
+        torch.distributed.checkpoint take such a step.
+
         Args:
             closure: reevaluates the model and returns the loss.
         """
@@ -456,99 +346,21 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not self.state and _empty_step.is_called_for():
-            self._begin_states()
+        if not self.state and is_empty(self.param_groups):
+            self._store.begin(self._gradients.has)
+            self._gradients.keep()
             return loss
-        self._check_left_over()
+        self._hooks.check_left_over()
         self._update()
-        self._released.clear()
+        self._hooks.begin_pass()
+        self._hooks.renew()
         return loss
 
-    #===--------------------------------------------------------------------===#
-    # Weights that exist only in the state
-    #===--------------------------------------------------------------------===#
-
-    @torch.no_grad()
-    def _start_hidden(self) -> set[torch.Tensor]:
-        """Returns the parameters whose weights are in codes, after creating missing states."""
-        hidden = set()
-        for index, param, group in self._grouped():
-            if not param.requires_grad or not param.numel():
-                continue
-            binding = self._check_param(param, self._label(index), group)
-            if binding.hidden:
-                _wrappers.refuse_flattened(param, self._label(index))
-                self._start(binding, param, [])
-                hidden.add(param)
-        return hidden
-
-    @torch.no_grad()
-    def _decode_weight(self, param: torch.Tensor) -> torch.Tensor:
-        """Returns the decoded weight of a parameter in new memory."""
-        return self._hidden_binding(param).decode_weights(
-            [self.state[param]], param.dtype)[0]
-
-    @torch.no_grad()
-    def _encode_weight(self, param: torch.Tensor) -> None:
-        """Encodes a parameter's value as its weight, unless they are already equal."""
-        if not torch.equal(_bits(self._decode_weight(param)), _bits(param)):
-            self._hidden_binding(param).encode_weight(param, self.state[param])
-
-    def _hidden_binding(self, param: torch.Tensor) -> KernelBinding:
-        """Returns the binding of a parameter whose weight is in codes, after checking its
-        state."""
-        label = self._name(param)
-        binding = self._binding(param, label, self._group_of(param))
-        binding.check_state(self.state.get(param) or {}, param, label)
-        return binding
-
-    def _name(self, param: torch.Tensor) -> str:
-        """Returns the name of a parameter for messages."""
-        return self._label(next(i for i, p in enumerate(self._params()) if p is param))
-
-    #===--------------------------------------------------------------------===#
-    # Encoded gradients
-    #===--------------------------------------------------------------------===#
-
-    def _watch_gradients(self, group: Mapping) -> None:
-        """Registers hooks that encode gradients, if the kernel reads them in codes."""
-        for param in group["params"]:
-            binding = self._bindings.of(param, group) if param.requires_grad else None
-            if binding and (binding.encodes or self.gradient_release):
-                self._gradients.watch(param, self)
-
-    def _take_gradient(self, param: torch.Tensor) -> None:
-        """Encodes ``p.grad``, adding it to the gradients of earlier backward passes, and
-        releases it, or takes the parameter's step with ``gradient_release``. A hook calls this
-        after each backward pass."""
-        self._check_change_of(param)
-        binding = self._binding_of(param)
-        if binding and binding.encodes:
-            self._encode_gradient(binding, param)
-        if self.gradient_release and not self._accumulates:
-            self._step_in_backward(param)
-
-    def _encode_gradient(self, binding: KernelBinding, param: torch.Tensor) -> None:
-        """Encodes ``p.grad``, unless it has yet to be reduced over ranks."""
-        if self._leaves_gradient(param):
-            self._gradients.leave(param)
-            return
-        state = self.state.get(param)
-        like = empty_plane(binding.like(param, state), param.dtype, "meta")
-        self._gradients.add(binding, param, like, state, lambda: self._name(param))
-        if not _notices.has_warned("codes") and not sums_over_model(binding.kernel):
-            strategy = self._group_of(param)["strategy"]
-            _notices.warn_of_clipping(strategy, self.gradient_release)
-
-    def _leaves_gradient(self, param: torch.Tensor) -> bool:
-        """Returns whether a gradient stays in ``p.grad`` until the step encodes it.
-
-        With several ranks, DistributedDataParallel and others reduce ``p.grad`` after the hook
-        that calls this. Only GradientAllReduce reduces codes. A gradient that is already in
-        codes stays in codes.
-        """
-        return (_wrappers.has_ranks() and not self._sends_codes
-                and not self.gradient_release and self._gradients.get(param) is None)
+    def _update(self) -> None:
+        """Updates the parameters, once a closure has run."""
+        self._runner.grad_scale = getattr(self, "grad_scale", None)
+        self._runner.found_inf = getattr(self, "found_inf", None)
+        self._runner.update()
 
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
         """Returns the gradient that a step would use: ``p.grad``, or a new tensor with the
@@ -556,19 +368,40 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
         A tensor that is assigned to ``p.grad`` replaces the encoded gradient.
         """
-        planes = self._gradients.get(param)
-        if param.grad is not None or planes is None:
+        if param.grad is not None or self._gradients.get(param) is None:
             return param.grad
-        return self._binding_of(param).decode_grad(planes, param.dtype)
+        return self._gradients.decoded(self._groups.spec_of(param), param)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Resets gradients as in torch.optim, and releases encoded gradients."""
         super().zero_grad(set_to_none)
         self._gradients.release()
-        self._released.clear()
+        self._hooks.begin_pass()
 
-    def _params(self):
-        return chain.from_iterable(group["params"] for group in self.param_groups)
+    def accumulate(self) -> AbstractContextManager[None]:
+        """Returns a context in which backward passes only accumulate gradients, which stay in
+        memory.
+
+        Without ``gradient_release`` this has no effect. The first pass after the context takes
+        the steps with the accumulated gradients.
+        """
+        return self._hooks.accumulating()
+
+    @torch.no_grad()
+    def close(self) -> None:
+        """Gives parameters back to PyTorch: ends the hooks that take gradients, decodes gradients
+        in codes to ``p.grad``, and restores weights that :func:`decode_weights` has freed.
+
+        This also happens, except for the gradients, when the last reference to the optimizer
+        is dropped. A closed optimizer can still take steps and save its state.
+        """
+        self._hooks.close()
+        for param in self._gradients.params:
+            if param.grad is None:
+                param.grad = self.gradient(param)
+        self._gradients.release()
+        if decoder := self._decoder:
+            decoder.remove()
 
     #===--------------------------------------------------------------------===#
     # Measurements
@@ -583,17 +416,15 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         """
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
         decoder = self._decoder
-        for _, param, group in self._grouped():
-            binding = self._bindings.of(param, group)
-            hidden = param.requires_grad and binding and binding.hidden
+        for _, param, group in self._groups:
+            spec = self._groups.specs.of(param, group)
+            hidden = param.requires_grad and spec and spec.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
                 total["working" if hidden else "weights"] += local_of(param).nbytes
             if param.grad is not None:
                 total["gradients"] += local_of(param.grad).nbytes
-            for name, plane in self.state.get(param, {}).items():
-                if isinstance(plane, torch.Tensor) and name not in self._bindings.counts:
-                    part = "weights" if binding and binding.is_weight(name) else "states"
-                    total[part] += local_of(plane).nbytes
+            for part, bytes in self._store.bytes_of(param).items():
+                total[part] += bytes
         total["gradients"] += self._gradients.bytes
         if decoder:
             total["working"] += decoder.bytes
@@ -611,9 +442,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             raise RuntimeError(
                 "this optimizer does not measure; create it with metrics=True"
             )
-        if self._measured is None:
+        if self._runner.measured is None:
             raise RuntimeError("no step has been measured yet; call step() first")
-        sums = [binding.plan.metrics() for binding in self._measured]
+        sums = [launch.plan.metrics() for launch in self._runner.measured]
         effective, intended, lost, asked = map(sum, zip([0.0] * 4, *sums))
         norm = math.sqrt(intended)
         return {
@@ -630,19 +461,22 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def state_dict(self) -> dict:
         """Returns the state dict as in torch.optim, with the graph and strategies under "tandem"
         and, for torch.distributed.checkpoint, in its groups. Hooks get all of it."""
-        self._check_changes()
-        names = [group["strategy"] for group in self.param_groups]
+        self._runner.check_changes()
         hooks = self._optimizer_state_dict_post_hooks
         self._optimizer_state_dict_post_hooks = type(hooks)()
         try:
             state_dict = super().state_dict()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
-        state_dict = _checkpoint.signed(state_dict, _checkpoint.identity(self._bindings, names))
+        state_dict = _identity.signed(state_dict, self._identity())
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         return state_dict
+
+    def _identity(self) -> dict:
+        """Returns what this optimizer and the state dicts that it loads must share."""
+        return _identity.identity(self._groups.specs, self._groups.strategies)
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Loads a state, bit for bit, and the groups' scalars.
@@ -658,42 +492,16 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        state_dict = dict(_checkpoint.recoded(_checkpoint.identified(
-            _checkpoint.with_flat_identity(state_dict))))
-        state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
-        for index, group in enumerate(state_dict["param_groups"]):
-            self._check_flags(group, index)
-            check_options(group, index)
-        _checkpoint.check_identity(state_dict, self._bindings, self.param_groups)
-        state_dict = _checkpoint.with_rows(state_dict, self._owners(state_dict))
-        state_dict = self._checked_states(state_dict)
+        state_dict = _checkpoint.prepared(state_dict, self._groups)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
             super().load_state_dict(_checkpoint.sealed(state_dict))
         finally:
             self._optimizer_load_state_dict_pre_hooks = hooks
 
-    def _owners(self, state_dict: dict) -> Iterator[tuple]:
-        """Yields the key of each state, the binding, the parameter, and its index."""
-        theirs, ours = state_dict["param_groups"], self.param_groups
-        if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
-            return  # PyTorch's own error says so
-        keys = [(k, g) for g in theirs for k in g["params"]]
-        for (index, param, _), (key, group) in zip(self._grouped(), keys):
-            if state_dict["state"].get(key):
-                yield key, self._check_param(param, self._label(index), group), param, index
-
-    def _checked_states(self, state_dict: dict) -> dict:
-        """Returns a state dict after checking that its planes match the parameters' kernels,
-        with planes in their current shapes."""
-        states = dict(state_dict["state"])
-        for key, binding, param, index in self._owners(state_dict):
-            binding.check_state(states[key], param, self._label(index), moves=True)
-            states[key] = binding.shaped(states[key], param)
-        return state_dict | {"state": states}
-
     def __deepcopy__(self, memo: dict):
-        memorize_copies(chain(self._params(), *(s.values() for s in self.state.values())), memo)
+        memorize_copies(chain(self._groups.params, *(s.values() for s in self.state.values())),
+                        memo)
         made = memo[id(self)] = type(self).__new__(type(self))
         made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
@@ -702,41 +510,56 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         # Pickles of all versions have the key "recipe".
         return super().__getstate__() | {
             "recipe": self._arguments, "threads": self.threads,
-            "version": _checkpoint.VERSION,
+            "version": _identity.VERSION,
         }
 
     def __setstate__(self, state: dict) -> None:
         state = _checkpoint.unsealed(state)
         # A state from load_state_dict has no arguments and has already been converted.
-        version = state.pop("version", 2 if "recipe" in state else _checkpoint.VERSION)
+        version = state.pop("version", 2 if "recipe" in state else _identity.VERSION)
         if "recipe" in state:
             self._compile(**state.pop("recipe"))
+        own = {name: state.pop(name) for name in ("defaults", "state", "param_groups", "threads")
+               if name in state}
         super().__setstate__(state)
+        for name, value in own.items():
+            setattr(self, name, value)
         self.defaults.pop("differentiable", None)  # added by PyTorch
         for group in self.param_groups:
-            for name, value in self.defaults.items():
+            for name, value in {**self.defaults, _identity.KEY: ""}.items():
                 group.setdefault(name, value)
-            self._watch_gradients(group)
-        self._noted = self._options()
-        if version < 3:
-            self._regroup()
-        _counters.adopt(self)
-        self._empty_step.clear()
-        self._forget()
-
-    def _regroup(self) -> None:
-        """Converts states from before version 3."""
-        for index, param, group in self._grouped():
-            if state := self.state.get(param):
-                binding = self._check_param(param, self._label(index), group)
-                state.update(binding.with_rows(state, param))
+        self._groups.note()
+        _versions.update(self._groups, self._store.states, version)
+        self._store.loaded()
+        self._hooks.watch()
+        self._runner.forget()
 
     def __repr__(self) -> str:
-        lines = super().__repr__().split("\n")
-        bindings = self._bindings.of_strategy(self.strategy)
-        graphs = " and ".join(binding.kernel.name for binding in bindings)
-        lines[1:1] = [
-            f"    graph: {graphs}",
-            *(f"    {line}" for line in self._describe_storages()),
-        ]
+        lines = [line for line in super().__repr__().split("\n")
+                 if not line.startswith(f"    {_identity.KEY}: ")]
+        lines[1:1] = [f"    {line}" for line in self._groups.describe()]
         return "\n".join(lines)
+
+
+def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
+    """Returns the specs of an optimizer with these arguments."""
+    def build(graph: str, strategy: str, target: str, rules: Rules | None) -> tandem.Kernel:
+        return compiled(graph, strategy, arguments["path"], target, rules, arguments["metrics"])
+
+    return StateSpecs(build, arguments["graph"], arguments["strategy"], arguments["vectors"],
+                      count)
+
+
+def _check_release(specs: StateSpecs, arguments: Mapping) -> None:
+    """Refuses options that need the gradients of all parameters at once, with
+    gradient_release."""
+    if not arguments["gradient_release"]:
+        return
+    if sums_over_model(specs.main.kernel):
+        raise ValueError(
+            f"{specs.main.kernel.name} sums over all parameters, so that no gradient can be "
+            "released before the last is there; leave gradient_release=True out"
+        )
+    for option, reason in _CONFLICTS.items():
+        if arguments[option]:
+            raise ValueError(f"{reason}; leave out one of them")

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from tandem._kernel import Kernel
 from tandem._param_planes import sums_over_model
 from tandem.torch._shards import Shard, is_dtensor, shard_of
-from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._cuts import cut_of, reason_for_rows
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._sharding import cut_of, gathers, reason_for_rows
 
 
 def has_ranks() -> bool:
@@ -54,7 +54,7 @@ def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
             "p.grad.redistribute(p.device_mesh, p.placements)")
 
 
-def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bool) -> None:
+def check_dtensor(shard: Shard, label: str, spec: StateSpec, releases: bool) -> None:
     """Refuses a DTensor with pieces that the kernel cannot update.
 
     The decision depends only on the whole tensor and its placements, so all ranks raise the same
@@ -77,9 +77,9 @@ def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bo
         raise ValueError(
             f"{label} is a DTensor of a mesh that rank {torch.distributed.get_rank()} is not in; "
             "give each rank's optimizer the parameters of meshes that the rank is in")
-    reason = None if shard.is_whole else reason_for_rows(binding)
-    cut = reason and cut_of(shard, binding)
-    if cut and not binding.gathers(shard):
+    reason = None if shard.is_whole else reason_for_rows(spec)
+    cut = reason and cut_of(shard, spec)
+    if cut and not gathers(spec, shard):
         raise ValueError(
             f"{label} {cut}, and {reason}; shard its rows evenly, as fully_shard does over a "
             "number of ranks that divides them, or give it a param group of its own whose "
@@ -110,7 +110,7 @@ def refuse_flattened(param: torch.Tensor, label: str) -> None:
         )
 
 
-def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, releases: bool) -> None:
+def check_shard(param: torch.Tensor, label: str, spec: StateSpec, releases: bool) -> None:
     """Refuses a piece of a parameter that cannot be updated without the rest.
 
     Args:
@@ -121,7 +121,7 @@ def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, release
             passes would step before FSDP1 has reduced the gradient.
     """
     if (shard := shard_of(param)) is not None:
-        check_dtensor(shard, label, binding, releases)
+        check_dtensor(shard, label, spec, releases)
     if not is_flattened(param):
         return
     if releases:
@@ -129,7 +129,7 @@ def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, release
             f"{label} is sharded by FSDP1, which averages its gradient after "
             "gradient_release=True would have taken the step; leave it out"
         )
-    if reason := _whole_values(binding.kernel):
+    if reason := _whole_values(spec.kernel):
         raise ValueError(
             f"{label} is sharded by FSDP1, and each rank would compute {reason} from its "
             "own shard; for FSDP1, take an optimizer and a strategy without such values, "

@@ -18,6 +18,7 @@ from torch._dynamo.backends.common import aot_autograd
 import tandem.torch
 from tandem.torch import nn
 from tandem.torch.nn import _layer
+from tandem.torch.nn._history import Mode
 
 #: The recipes that torch.compile traces, and others.
 TRACED, APART = ["bf16", "coat", "fp32", "mxfp8"], ["coat-flow", "te-delayed"]
@@ -52,7 +53,7 @@ def compressed(recipe, make=Block, **options):
     tandem.torch.compress_activations(model, recipe=recipe, **options)
     for module in model.modules():
         if hasattr(module, "_kept"):
-            module._kept._offers = False
+            module._kept._unused = set(Mode)
     return model
 
 

@@ -106,7 +106,7 @@ def test_what_nobody_takes_is_kept_once_only(launches):
     names = []
     for _ in range(3):
         norm(batch().requires_grad_()).float().sum().backward()
-        names.append(norm._kept._offers)
+        names.append(not norm._kept._unused)
     assert names == [True, False, False]
 
 
@@ -116,7 +116,7 @@ def test_without_gradients_nothing_is_kept():
         layers(batch())
     assert layers[0]._kept._claim is None
     step(layers, batch())
-    assert layers[0]._kept._offers and layers[0]._kept._claim.taken
+    assert not layers[0]._kept._unused and layers[0]._kept._claim.taken
 
 
 def test_a_changed_output_is_kept_anew():

@@ -301,7 +301,7 @@ def test_groups_follow_a_change_of_layout(strategy):
     (p,) = parameters([(4, 8, 4, 8)])
     optimizer = tt.AdamW([p], lr=1e-2, strategy=strategy, min_8bit_size=0)
     train(optimizer, range(2))
-    binding = optimizer._binding_of(p)
+    binding = optimizer._groups.spec_of(p)
     before = values_of_state(optimizer, p)
     p.data = p.data.to(memory_format=torch.channels_last)
     train(optimizer, [2])
@@ -396,10 +396,10 @@ def pair_of_models(name, path):
     optimizers = [make(name, path, m.parameters()) for m in models]
     # Both start from the values of the codes.
     for optimizer in optimizers:
-        hidden = optimizer._start_hidden()
+        hidden = optimizer._store.start_hidden()
         with torch.no_grad():
             for p in hidden:
-                p.copy_(optimizer._decode_weight(p))
+                p.copy_(optimizer._store.decode_weight(p))
     return models, optimizers, tt.decode_weights(models[1], optimizers[1])
 
 
@@ -492,7 +492,7 @@ def test_checkpoints(reentrant):
         optimizer.step()
     assert list(runs.values()) == [2, 2]
     for p, q in zip(*(m.parameters() for m in models)):
-        assert np.array_equal(bits(optimizers[1]._decode_weight(q)), bits(p))
+        assert np.array_equal(bits(optimizers[1]._store.decode_weight(q)), bits(p))
 
 
 @needs_hooks_around
@@ -538,8 +538,8 @@ def test_tied_and_attention():
     optimizers = [make("fp8-collage-plus", [], m.parameters()) for m in models]
     for optimizer in optimizers:
         with torch.no_grad():
-            for p in optimizer._start_hidden():
-                p.copy_(optimizer._decode_weight(p))
+            for p in optimizer._store.start_hidden():
+                p.copy_(optimizer._store.decode_weight(p))
     tt.decode_weights(models[1], optimizers[1])
     x = torch.tensor([[1, 2, 3, 4, 10]])
     for _ in range(2):
@@ -572,7 +572,7 @@ def test_state_dict_of_the_model():
     models[1].load_state_dict(other)
     assert optimizers[1].live_bytes()["working"] == 0
     twin = make("fp8-collage-plus", [], (m := model_of(seed=3)).parameters())
-    twin._start_hidden()
+    twin._store.start_hidden()
     for p, q in zip(models[1].parameters(), m.parameters()):
         for name in ("param", "param.lo", "param.scale"):
             assert np.array_equal(bits(optimizers[1].state[p][name]),

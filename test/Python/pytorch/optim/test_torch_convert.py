@@ -44,7 +44,7 @@ def make(strategy, params=None, **options):
 
 def arrays_of(optimizer, param):
     """Returns the planes of a parameter as tandem.convert_state takes them."""
-    binding = optimizer._binding_of(param)
+    binding = optimizer._groups.spec_of(param)
     planes = {n: bits(t) for n, t in optimizer.state[param].items() if n != "step"}
     return planes if binding.hidden else {"param": bits(param)} | planes
 

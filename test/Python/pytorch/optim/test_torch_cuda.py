@@ -273,7 +273,7 @@ def test_parameters_on_several_gpus(gpu):
         with gpu.holds_torch(halves):
             got = make("AdamW", **options)
             train(got, range(2))
-            assert len({binding.executor for binding in got._running}) == 2
+            assert len({launch.executor for launch in got._runner._running}) == 2
         assert_same_steps(got, want)
 
 
@@ -306,7 +306,7 @@ class OtherRank:
 def test_a_gpu_skips_for_another_rank(gpu):
     with gpu.holds_torch():
         optimizer, other = make("AdamW", capturable=True, skip_nonfinite=True), OtherRank()
-        optimizer._skip_exchange = other
+        optimizer._runner.skip_exchange = other
         train(optimizer, [0])
         before = [bits(p) for p in params_of(optimizer)]
         other.is_bad = True

@@ -254,7 +254,7 @@ def test_every_strategy_takes_float32_weights(strategy):
                              strategy=strategy, path=[STRATEGY_PATH], eps=1e-3)
     train(optimizer, range(2))
     (p,) = params_of(optimizer)
-    kernel = optimizer._binding_of(p).kernel
+    kernel = optimizer._groups.spec_of(p).kernel
     assert kernel.compute == "f32 f32"
     assert kernel.storages == own | {"param": "#tandem.float<f32>", "grad": "#tandem.float<f32>"}
     live = optimizer.live_bytes()

@@ -62,7 +62,7 @@ def planes_of(optimizer, param):
     """Returns the model's planes, with elements in rows."""
     planes = {name: bits(plane) for name, plane in optimizer.state[param].items()
               if name != "step"}
-    if not optimizer._binding_of(param).hidden:
+    if not optimizer._groups.spec_of(param).hidden:
         planes.setdefault("param", bits(param))
     shape = as_matrix(param)
     return {name: p.reshape(shape) if p.size == param.numel() and "." not in name else p

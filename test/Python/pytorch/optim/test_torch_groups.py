@@ -169,7 +169,7 @@ def test_bad_groups(options, error, message):
     optimizer = make(["coat"])
     with pytest.raises(error, match=message):
         optimizer.add_param_group({"params": parameters(SHAPES)} | options)
-    assert len(optimizer.param_groups) == 1 == len(optimizer._noted)
+    assert len(optimizer.param_groups) == 1 == len(optimizer._groups._noted)
     run(optimizer, [0])
 
 

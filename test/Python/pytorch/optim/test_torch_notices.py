@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from support.torch_bits import bits
 from tandem.torch.optim import _notices
-from tandem.torch.optim._absent import AbsentWeight
+from tandem.torch.optim.state._absent import AbsentWeight
 
 CODES = {"strategy": "fp8-collage-plus", "min_8bit_size": 0}
 

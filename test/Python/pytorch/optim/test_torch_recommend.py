@@ -16,11 +16,11 @@ import pytest
 torch = pytest.importorskip("torch")
 import tandem.torch as tt  # noqa: E402
 from support.torch_needs import needs_dtensors, needs_names  # noqa: E402
-from tandem.torch.optim._kinds import KINDS  # noqa: E402
-from tandem.torch.optim._measured import measured  # noqa: E402
-from tandem.torch.optim._memory import Footprints, in_bytes, text_of  # noqa: E402
-from tandem.torch.optim._recommend import TOLERANCE, Search  # noqa: E402
-from tandem.torch.optim._roles import describe  # noqa: E402
+from tandem.torch.optim.advice._kinds import KINDS  # noqa: E402
+from tandem.torch.optim.advice._measured import measured  # noqa: E402
+from tandem.torch.optim.advice._memory import Footprints, in_bytes, text_of  # noqa: E402
+from tandem.torch.optim.advice._recommend import TOLERANCE, Search  # noqa: E402
+from tandem.torch.optim.advice._roles import describe  # noqa: E402
 
 GIB = 1 << 30
 #: Bytes per parameter of the model below, from more than it can use to nearly the minimum.

@@ -48,8 +48,8 @@ def dtype_for(strategy):
                                path=[STRATEGY_PATH])
         except TypeError:
             continue
-        binding = optimizer._binding_of(params_of(optimizer)[0])
-        if binding is optimizer._bindings.main:
+        binding = optimizer._groups.spec_of(params_of(optimizer)[0])
+        if binding is optimizer._groups.specs.main:
             return dtype
 
 
@@ -66,7 +66,7 @@ def train(model, optimizer, seeds=range(3)):
     for seed in seeds:
         backward(model, seed)
         if optimizer.gradient_release:
-            assert not any(optimizer._has_gradient(p) for p in model.parameters())
+            assert not any(optimizer._gradients.has(p) for p in model.parameters())
         optimizer.step()
         optimizer.zero_grad()
 
@@ -244,7 +244,7 @@ def test_bytes_per_parameter(strategy, expected):
         p.register_post_accumulate_grad_hook(lambda p: most.append(optimizer.live_bytes()))
     optimizer = tt.AdamW(model.parameters(), strategy=strategy, gradient_release=True)
     assert optimizer.bytes_per_parameter == pytest.approx(expected)
-    if optimizer._bindings.main.hidden:
+    if optimizer._groups.specs.main.hidden:
         tt.decode_weights(model, optimizer)
     for seed in range(2):
         backward(model, seed)

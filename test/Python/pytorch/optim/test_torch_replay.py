@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
 from support.torch_bits import assert_same_bits, parameters, params_of, set_gradients
-from tandem.torch.optim._step import Steps
+from tandem.torch.optim.launch._runner import StepRunner
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
@@ -98,16 +98,16 @@ def test_changes_are_seen(change, monkeypatch):
 
     got = run()
     # Gradients whose layout differs from their parameter's are copied each time.
-    assert (got._replay is None) == (change == "another layout")
-    monkeypatch.setattr(Steps, "_watched", lambda self, bindings: None)
+    assert (got._runner._replay is None) == (change == "another layout")
+    monkeypatch.setattr(StepRunner, "_watched", lambda self, bindings: None)
     want = run()
     assert_same_bits(got, want)
 
 
 def test_most_steps_look_little(monkeypatch):
     optimizer, runs = make(), []
-    run = Steps._run
-    monkeypatch.setattr(Steps, "_run", lambda self, *a: (runs.append(1), run(self, *a)))
+    run = StepRunner._run
+    monkeypatch.setattr(StepRunner, "_run", lambda self, *a: (runs.append(1), run(self, *a)))
     for seed in range(6):
         optimizer.param_groups[0]["lr"] = 1e-2 / (1 + seed)
         for param in params_of(optimizer):

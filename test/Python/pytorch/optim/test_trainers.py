@@ -203,7 +203,7 @@ def test_decode_weights_finds_the_optimizer(wrap):
 def test_gradient_all_reduce_finds_the_optimizer(wrap):
     _, optimizer = make("fp8-lm")
     tandem.torch.GradientAllReduce(wrap(optimizer), ranks=one_rank())
-    assert optimizer._sends_codes
+    assert optimizer._hooks.sends_codes
 
 
 def test_accumulate_of_lightning():

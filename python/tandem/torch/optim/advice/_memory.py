@@ -10,9 +10,10 @@ import torch
 from tandem._convert import compiled
 from tandem._param_planes import has_rows
 from tandem.torch._shards import Shard
-from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._bindings import Key, KernelBindings
-from tandem.torch.optim._kinds import KINDS, Kind
+from tandem.torch.optim.state._sharding import gathers
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._specs import Key, StateSpecs
+from tandem.torch.optim.advice._kinds import KINDS, Kind
 
 #: The units of texts, in bytes.
 UNITS = {f"{prefix}{unit}": base**power for unit, base in (("iB", 1024), ("B", 1000))
@@ -104,43 +105,43 @@ class Footprints:
     def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096,
                  kind: Kind = KINDS["AdamW"]):
         self.releases, self._group = releases, {"min_8bit_size": min_8bit_size}
-        self._bindings = KernelBindings(
+        self._specs = StateSpecs(
             lambda graph, strategy, target, rules: compiled(graph, strategy, (), target, rules),
             kind.graph, "fp32", kind.vectors)
 
     def of(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
            shard: Shard | None = None) -> Bytes:
         """Returns the bytes of a trained parameter: of the whole, or on the rank of a shard."""
-        binding = self._binding(shape, dtype, strategy)
+        spec = self._spec(shape, dtype, strategy)
         whole = torch.empty(shape, dtype=dtype, device="meta")
         own = whole if shard is None else shard.piece_of(whole)
-        like = whole if shard is not None and binding.gathers(shard) else own
-        planes = {name: binding.bytes_of(plane, like)
-                  for name, plane in binding.state_planes.items()}
-        kept = sum(count for name, count in planes.items() if binding.is_weight(name))
-        wide = own.numel() * (binding.grad_dtype or dtype).itemsize
-        coded = [binding.bytes_of(plane, like) for plane in binding.grad_planes
-                 if binding.encodes and not plane.persistent]
-        passes = wide if self.releases or binding.encodes else 0
-        return Bytes(weights=kept + (0 if binding.hidden else own.nbytes),
+        like = whole if shard is not None and gathers(spec, shard) else own
+        planes = {name: spec.bytes_of(plane, like)
+                  for name, plane in spec.state_planes.items()}
+        kept = sum(count for name, count in planes.items() if spec.is_weight(name))
+        wide = own.numel() * (spec.grad_dtype or dtype).itemsize
+        coded = [spec.bytes_of(plane, like) for plane in spec.grad_planes
+                 if spec.encodes and not plane.persistent]
+        passes = wide if self.releases or spec.encodes else 0
+        return Bytes(weights=kept + (0 if spec.hidden else own.nbytes),
                      gradients=0 if self.releases else sum(coded) if coded else wide,
                      states=sum(planes.values()) - kept,
-                     working=passes + (own.nbytes if binding.hidden else 0))
+                     working=passes + (own.nbytes if spec.hidden else 0))
 
     def check(self, shape: torch.Size, dtype: torch.dtype, label: str) -> None:
         """Refuses a parameter whose shape the optimizer does not support."""
-        if has_rows(self._bindings.main.kernel) and len(shape) > 2:
-            raise self._bindings.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
+        if has_rows(self._specs.main.kernel) and len(shape) > 2:
+            raise self._specs.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
                                          "remainder")
 
     def has_f32_states(self, strategy: str) -> bool:
         """Returns whether the states of large parameters are float32 under a strategy."""
-        binding = self._bindings[Key(strategy)]
-        return all(plane.type == "f32" for name, plane in binding.state_planes.items()
-                   if not binding.is_weight(name))
+        spec = self._specs[Key(strategy)]
+        return all(plane.type == "f32" for name, plane in spec.state_planes.items()
+                   if not spec.is_weight(name))
 
-    def _binding(self, shape: torch.Size, dtype: torch.dtype, strategy: str) -> KernelBinding:
-        is_vector = self._bindings.vectors is not None and len(shape) < 2
-        is_wide = dtype not in self._bindings[Key(strategy)].dtypes
-        is_small = self._bindings.is_small(shape, self._group)
-        return self._bindings[Key(strategy, is_vector, is_wide, is_small)]
+    def _spec(self, shape: torch.Size, dtype: torch.dtype, strategy: str) -> StateSpec:
+        is_vector = self._specs.vectors is not None and len(shape) < 2
+        is_wide = dtype not in self._specs[Key(strategy)].dtypes
+        is_small = self._specs.is_small(shape, self._group)
+        return self._specs[Key(strategy, is_vector, is_wide, is_small)]

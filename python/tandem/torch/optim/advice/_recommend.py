@@ -13,10 +13,10 @@ import torch
 
 from tandem.torch._shards import Shard
 from tandem.torch._versions import at_least, needed
-from tandem.torch.optim._kinds import KINDS, Kind, kind_of
-from tandem.torch.optim._measured import largest_beta2, measured
-from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
-from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
+from tandem.torch.optim.advice._kinds import KINDS, Kind, kind_of
+from tandem.torch.optim.advice._measured import largest_beta2, measured
+from tandem.torch.optim.advice._memory import Bytes, Footprints, in_bytes, text_of
+from tandem.torch.optim.advice._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
                                        param_groups)
 
 #: The factor over the smallest error within which the simplest choice is used.

@@ -12,8 +12,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from tandem.torch._layout import is_placeholder, placeholder
 from tandem.torch._versions import hook_state_dicts
-from tandem.torch.optim import _absent
-from tandem.torch.optim._checkpoint import spelled
+from tandem.torch.optim.state import _absent
+from tandem.torch.optim.state._identity import spelled
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._wrappers import unwrapped
 
@@ -96,7 +96,7 @@ class DecodedWeights:
         self._entered = _Entered()
         #: Several threads may run a model, and autograd has its own threads.
         self._lock = threading.RLock()
-        self._hidden = optimizer._start_hidden()
+        self._hidden = optimizer._store.start_hidden()
         self._handles: list = []
         modules = {m: ps for m in model.modules() if (ps := self._weights(m))}
         if not modules:
@@ -133,7 +133,7 @@ class DecodedWeights:
 
     def _decoded(self, param: torch.Tensor) -> torch.Tensor:
         """Returns the decoded weight in new memory."""
-        weight = self._optimizer._decode_weight(param)
+        weight = self._optimizer._store.decode_weight(param)
         self._memory = [ref for ref in self._memory if ref() is not None]
         self._memory.append(weakref.ref(weight.untyped_storage()))
         return weight
@@ -174,7 +174,7 @@ class DecodedWeights:
 
     def read(self, param: torch.Tensor) -> torch.Tensor:
         """Returns a decoded copy of a parameter's weight, for reads between passes."""
-        return self._optimizer._decode_weight(param)
+        return self._optimizer._store.decode_weight(param)
 
     #===--------------------------------------------------------------------===#
     # Forward and backward
@@ -209,7 +209,7 @@ class DecodedWeights:
         if saved.param._version != saved.version:
             raise RuntimeError(
                 "a weight that the backward pass needs has been modified by an "
-                f"inplace operation: {self._optimizer._name(saved.param)} is at version "
+                f"inplace operation: {self._optimizer._groups.name(saved.param)} is at version "
                 f"{saved.param._version}, the forward pass read version "
                 f"{saved.version}; run backward before optimizer.step()"
             )
@@ -231,7 +231,7 @@ class DecodedWeights:
         for name, param in self._own(module):
             kept = state_dict.get(prefix + name)
             if kept is not None and is_placeholder(kept):
-                state_dict[prefix + name] = self._optimizer._decode_weight(param)
+                state_dict[prefix + name] = self._optimizer._store.decode_weight(param)
 
     def _before_load(self, module, *_) -> None:
         for _, param in self._own(module):
@@ -239,7 +239,7 @@ class DecodedWeights:
 
     def _after_load(self, module, _) -> None:
         for _, param in self._own(module):
-            self._optimizer._encode_weight(param)
+            self._optimizer._store.encode_weight(param)
             self._release(param)
 
     def remove(self) -> None:
@@ -249,7 +249,7 @@ class DecodedWeights:
         self._handles = []
         for param in self._params:
             if is_placeholder(param):
-                weight = self._optimizer._decode_weight(param)
+                weight = self._optimizer._store.decode_weight(param)
                 _absent.enter(param)
                 param.data = weight
         self._params = {}
@@ -296,5 +296,5 @@ def decode_weights(
             "this optimizer's weights are decoded on demand already; remove() what "
             "decode_weights returned before"
         )
-    optimizer._decoder = DecodedWeights(model, optimizer, tuple(whole))
-    return optimizer._decoder
+    optimizer._decoder = decoder = DecodedWeights(model, optimizer, tuple(whole))
+    return decoder

@@ -15,14 +15,17 @@ from tandem._plane import RoleKind
 from tandem._storages import floats
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 from tandem.torch._shards import is_dtensor
-from tandem.torch.optim import _checkpoint
-from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._bindings import KernelBindings
-from tandem.torch.optim._convert import (_check, _identity, _bindings, _regrouped,
-                                         _source_bindings, _started, _with_rows)
-from tandem.torch.optim._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
-                                             sign_of)
 from tandem.torch.optim._groups import OPTIONS
+from tandem.torch.optim.peers._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
+                                                   sign_of)
+from tandem.torch.optim.state import _identity, _versions
+from tandem.torch.optim.state._check import check_state
+from tandem.torch.optim.state._convert import (_check, _identity_of, _regrouped, _source_specs,
+                                               _specs, _started, _with_rows)
+from tandem.torch.optim.state._layouts import laid_out_state
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._specs import StateSpecs
+from tandem.torch.optim.state._values import convert
 
 
 class _Peer(NamedTuple):
@@ -79,7 +82,7 @@ def _peer_of(graph: str) -> _Peer:
     return _PEERS[graph]
 
 
-def _states(convert: Callable, bindings: KernelBindings, weights: Sequence[torch.Tensor],
+def _states(make: Callable, specs: StateSpecs, weights: Sequence[torch.Tensor],
             groups: Sequence[Mapping], states: Mapping, graph: str) -> dict:
     """Returns the converted state of each parameter that has one, by its key."""
     keys = [(key, group) for group in groups for key in group["params"]]
@@ -87,15 +90,15 @@ def _states(convert: Callable, bindings: KernelBindings, weights: Sequence[torch
     for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
         if state := states.get(key):
             label = f"parameter {index}"
-            binding = _binding_of(bindings, weight, group, label)
-            made[key] = convert(binding, weight, state, graph, label)
+            spec = _spec_of(specs, weight, group, label)
+            made[key] = make(spec, weight, state, graph, label)
     return made
 
 
-def _state_roles(binding: KernelBinding) -> list[str]:
+def _state_roles(spec: StateSpec) -> list[str]:
     """Returns the states of a graph, in order."""
-    states = {plane.role for plane in binding.kernel.planes if plane.kind is RoleKind.STATE}
-    return [role for role in kept_roles(binding.kernel) if role in states]
+    states = {plane.role for plane in spec.kernel.planes if plane.kind is RoleKind.STATE}
+    return [role for role in kept_roles(spec.kernel) if role in states]
 
 
 #===------------------------------------------------------------------------===#
@@ -326,13 +329,13 @@ def _refuse_negative(moment: _Codes, sign: bool, label: str) -> None:
                          "of what bitsandbytes ran, graph=...")
 
 
-def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
+def _stored(spec: StateSpec, role: str, weight: torch.Tensor,
             moment: _Codes | torch.Tensor, label: str) -> dict:
-    """Returns the planes of a state in its binding: copied codes if these are bitsandbytes' own,
+    """Returns the planes of a state in its spec: copied codes if these are bitsandbytes' own,
     or else converted values."""
-    stored, like = Stored.of(binding.kernel, role), binding.like(weight, None)
+    stored, like = Stored.of(spec.kernel, role), spec.like(weight, None)
     sign = sign_in(stored.storage, blockwise=True)
-    planes = [binding.empty(plane, like) for plane in stored.planes]
+    planes = [spec.empty(plane, like) for plane in stored.planes]
     if isinstance(moment, _Codes) and sign is not None and _has_their_blocks(planes[0]):
         _refuse_negative(moment, sign, label)
         codes = recoded(moment.codes, moment.signed, sign, has_nan=True)
@@ -340,22 +343,22 @@ def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
             plane.copy_(tensor.view(plane.shape))
     else:
         values = moment.decoded() if isinstance(moment, _Codes) else moment
-        wide = laid_out(values.to(binding.device), like, torch.float32)
-        binding.convert([wide], floats("f32"), [planes], stored.storage, stored.planes,
+        wide = laid_out(values.to(spec.device), like, torch.float32)
+        convert(spec, [wide], floats("f32"), [planes], stored.storage, stored.planes,
                         matrix=stored.matrix, floor=stored.floor)
     return {plane.name: tensor for plane, tensor in zip(stored.planes, planes)}
 
 
-def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
+def _our_state(spec: StateSpec, weight: torch.Tensor, state: Mapping, graph: str,
                label: str) -> dict:
     """Converts the state of a parameter that bitsandbytes has trained."""
     state = _unwrapped(state)
     _refuse_foreign(state, graph, label)
     _refuse_other_count(state, graph, label)
-    step, made = _step_of(state, label), _started(binding, weight, None, label)
-    for number, role in enumerate(_state_roles(binding), 1):
-        made |= _stored(binding, role, weight, _moment(state, number, weight, label), label)
-    return made | ({binding.step: step} if binding.step else {})
+    step, made = _step_of(state, label), _started(spec, weight, None, label)
+    for number, role in enumerate(_state_roles(spec), 1):
+        made |= _stored(spec, role, weight, _moment(state, number, weight, label), label)
+    return made | ({spec.step: step} if spec.step else {})
 
 
 def _refuse_dtensors(weights: Sequence[torch.Tensor]) -> None:
@@ -383,13 +386,13 @@ def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
             "weights; pass all of the optimizer's, in its order")
 
 
-def _binding_of(bindings: KernelBindings, weight: torch.Tensor, group: Mapping,
-                label: str) -> KernelBinding:
-    """Returns the binding of a weight, or raises the reason why there is none."""
-    binding = bindings.of(weight, group)
-    if binding is None:
-        raise bindings.refusal(weight, label, group["strategy"])
-    return binding
+def _spec_of(specs: StateSpecs, weight: torch.Tensor, group: Mapping,
+                label: str) -> StateSpec:
+    """Returns the spec of a weight, or raises the reason why there is none."""
+    spec = specs.of(weight, group)
+    if spec is None:
+        raise specs.refusal(weight, label, group["strategy"])
+    return spec
 
 
 @torch.no_grad()
@@ -436,12 +439,12 @@ def from_bitsandbytes(
     _check_theirs(state_dict, weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size or 0)
     names = [group["strategy"] for group in groups]
-    bindings = _bindings({"graph": graph}, {"graph": None, "vectors": None}, names, path)
-    groups = [_our_group(group, graph, bindings.hypers, index)
+    specs = _specs({"graph": graph}, {"graph": None, "vectors": None}, names, path)
+    groups = [_our_group(group, graph, specs.hypers, index)
               for index, group in enumerate(groups)]
-    states = _states(_our_state, bindings, weights, groups, state_dict["state"], graph)
+    states = _states(_our_state, specs, weights, groups, state_dict["state"], graph)
     made = {**state_dict, "state": states, "param_groups": groups}
-    return _checkpoint.signed(made, _checkpoint.identity(bindings, names))
+    return _identity.signed(made, _identity.identity(specs, names))
 
 
 #===------------------------------------------------------------------------===#
@@ -449,17 +452,17 @@ def from_bitsandbytes(
 #===------------------------------------------------------------------------===#
 
 
-def _refuse_binding(binding: KernelBinding, label: str) -> None:
+def _refuse_spec(spec: StateSpec, label: str) -> None:
     """Refuses states that bitsandbytes cannot represent."""
-    kernel = binding.kernel
+    kernel = spec.kernel
     fix = ("convert it first: tandem.torch.convert_state(state_dict, weights, 'adam8bit'), "
            "or 'fp32-optim' for states of 32 bits")
-    for name, plane in binding.state_planes.items():
+    for name, plane in spec.state_planes.items():
         if plane.kind is not RoleKind.STATE:
             raise ValueError(
                 f"the state of {label} under strategy {kernel.strategy!r} has a part of the "
                 f"weight or gradient, {name!r}, which bitsandbytes has no place for; {fix}")
-    for role in _state_roles(binding):
+    for role in _state_roles(spec):
         storage = kernel.storages[role]
         if storage != floats("f32") and sign_in(storage, blockwise=True) is None:
             raise ValueError(
@@ -474,18 +477,18 @@ def _has_their_blocks(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and (rows == 1 or columns % BLOCK == 0)
 
 
-def _in_their_blocks(binding: KernelBinding, role: str, planes: list) -> list[torch.Tensor]:
+def _in_their_blocks(spec: StateSpec, role: str, planes: list) -> list[torch.Tensor]:
     """Returns the planes of a state in codes with bitsandbytes' blocks."""
     if _has_their_blocks(planes[0]):
         return planes
-    stored = Stored.of(binding.kernel, role)
-    wide = empty_plane(planes[0], torch.float32, binding.device)
-    binding.convert([planes], stored.storage, [wide], floats("f32"), [WIDE_PLANE])
+    stored = Stored.of(spec.kernel, role)
+    wide = empty_plane(planes[0], torch.float32, spec.device)
+    convert(spec, [planes], stored.storage, [wide], floats("f32"), [WIDE_PLANE])
     wide = wide.contiguous()
     codes, scale = stored.planes
-    planes = [binding.empty(codes, wide),
-              torch.empty(scale.entries(wide.numel()), device=binding.device)]
-    binding.convert([wide], floats("f32"), [planes], stored.storage, stored.planes,
+    planes = [spec.empty(codes, wide),
+              torch.empty(scale.entries(wide.numel()), device=spec.device)]
+    convert(spec, [wide], floats("f32"), [planes], stored.storage, stored.planes,
                     floor=stored.floor, has_rows=False)
     return planes
 
@@ -499,14 +502,14 @@ def _refuse_nan(codes: torch.Tensor, sign: bool, role: str, label: str) -> None:
             "opt.state.pop(p)")
 
 
-def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping,
+def _their_planes(spec: StateSpec, role: str, number: int, state: Mapping,
                   label: str) -> dict:
     """Returns one of a parameter's states in bitsandbytes' form. Float32 states stay float32."""
-    sign, signed = sign_in(binding.kernel.storages[role], blockwise=True), number == 1
-    first, *scale = [state[p.name] for p in Stored.of(binding.kernel, role).planes]
+    sign, signed = sign_in(spec.kernel.storages[role], blockwise=True), number == 1
+    first, *scale = [state[p.name] for p in Stored.of(spec.kernel, role).planes]
     if sign is None:
         return {f"state{number}": first.clone(memory_format=torch.contiguous_format)}
-    codes, scale = _in_their_blocks(binding, role, [first, *scale])
+    codes, scale = _in_their_blocks(spec, role, [first, *scale])
     codes = codes.view(torch.uint8)
     _refuse_nan(codes, sign, role, label)
     return {
@@ -516,16 +519,16 @@ def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping
     }
 
 
-def _their_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
+def _their_state(spec: StateSpec, weight: torch.Tensor, state: Mapping, graph: str,
                  label: str) -> dict:
     """Converts the state of a parameter to bitsandbytes' form."""
-    _refuse_binding(binding, label)
-    binding.check_state(state, weight, label)
-    state = binding.laid_out_state(weight, state)
+    _refuse_spec(spec, label)
+    check_state(spec, state, weight, label)
+    state = laid_out_state(spec, weight, state)
     # If a graph does not count steps, bitsandbytes asks whether this is the first one.
-    made = {"step": int(state[binding.step]) if binding.step else 1}
-    for number, role in enumerate(_state_roles(binding), 1):
-        made |= _their_planes(binding, role, number, state, label)
+    made = {"step": int(state[spec.step]) if spec.step else 1}
+    for number, role in enumerate(_state_roles(spec), 1):
+        made |= _their_planes(spec, role, number, state, label)
     if graph == "lamb":  # A step writes the norm of its update here.
         made["unorm_vec"] = torch.zeros(1, device=weight.device)
     return made
@@ -559,17 +562,17 @@ def to_bitsandbytes(
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
     _refuse_dtensors(weights)
-    state_dict = _checkpoint.recoded(_checkpoint.identified(state_dict))
-    graph = _identity(state_dict, graphs)["graph"]
+    state_dict = _versions.recoded(_identity.identified(state_dict))
+    graph = _identity_of(state_dict, graphs)["graph"]
     _peer_of(graph)
     identity = state_dict["tandem"]
-    names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
-    bindings = _source_bindings(identity, graphs, names, path)
-    _check(state_dict, identity, bindings, weights)
-    state_dict = _with_rows(state_dict, bindings, names, weights)
+    names = _identity.strategies_of(state_dict["param_groups"], identity)
+    specs = _source_specs(identity, graphs, names, path)
+    _check(state_dict, identity, specs, weights)
+    state_dict = _with_rows(state_dict, specs, names, weights)
     sources = [group | {"strategy": name}
                for group, name in zip(state_dict["param_groups"], names)]
-    states = _states(_their_state, bindings, weights, sources, state_dict["state"], graph)
+    states = _states(_their_state, specs, weights, sources, state_dict["state"], graph)
     groups = [_their_group(group, graph, index) for index, group in enumerate(sources)]
     rest = {k: v for k, v in state_dict.items() if k != "tandem"}
     return rest | {"state": states, "param_groups": groups}

@@ -15,15 +15,20 @@ from tandem._storages import floats
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import shard_of, whole_of
 from tandem.torch._versions import zeroed
-from tandem.torch.optim import _checkpoint
-from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._bindings import Key, KernelBindings
+from tandem.torch.optim.state import _identity
+from tandem.torch.optim.state._check import check_state
+from tandem.torch.optim.state._layouts import laid_out_state
+from tandem.torch.optim.state._sharding import divided
+from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._specs import Key, StateSpecs
+from tandem.torch.optim.state._values import convert, decode_weights, initial_state
+from tandem.torch.optim.state._versions import recoded, with_rows
 from tandem.torch.optim._groups import check_options
 
 
-def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, label: str) -> dict:
+def _started(spec: StateSpec, weight: torch.Tensor, state: dict | None, label: str) -> dict:
     """Returns the state of a parameter in one layout, or the initial state if it has none."""
-    if not binding.state_names:
+    if not spec.state_names:
         return {}
     if not state:
         if is_placeholder(weight):
@@ -31,59 +36,59 @@ def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, l
                 f"{label} has no state, and a weight that is decoded on demand has no "
                 "value without; pass the state dict of its optimizer"
             )
-        return binding.initial_state(weight)
-    binding.check_state(state, weight, label)
-    return binding.laid_out_state(weight, state)
+        return initial_state(spec, weight)
+    check_state(spec, state, weight, label)
+    return laid_out_state(spec, weight, state)
 
 
-def _followed(theirs: KernelBindings, key: Key, group: Mapping, weight: torch.Tensor,
-              keep_types: bool) -> tuple[KernelBinding, torch.dtype]:
-    """Returns the binding and type of a weight in its new param group. Float32 weights under a
+def _followed(theirs: StateSpecs, key: Key, group: Mapping, weight: torch.Tensor,
+              keep_types: bool) -> tuple[StateSpec, torch.dtype]:
+    """Returns the spec and type of a weight in its new param group. Float32 weights under a
     16-bit strategy stay float32."""
     strategy = group["strategy"]
     types = theirs[Key(strategy)].dtypes
     dtype = (torch.float32 if key.is_wide or keep_types and weight.dtype is torch.float32 else
              weight.dtype if weight.dtype in types else types[0])
-    binding = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
+    spec = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
                                   is_small=theirs.is_small(weight.shape, group))]
-    return binding, dtype
+    return spec, dtype
 
 
-def _planes(binding: KernelBinding, role: str, weight: torch.Tensor, state: dict) -> list:
+def _planes(spec: StateSpec, role: str, weight: torch.Tensor, state: dict) -> list:
     """Returns the planes of one tensor. The plane that is not in the state is the weight."""
     return [
         state[plane.name] if plane.name in state
-        else laid_out(weight.detach(), binding.like(weight, state), weight.dtype)
-        for plane in planes_of(binding.kernel, role)
+        else laid_out(weight.detach(), spec.like(weight, state), weight.dtype)
+        for plane in planes_of(spec.kernel, role)
     ]
 
 
-def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes: list,
+def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
                 like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
-    """Returns the planes of one tensor in another binding."""
-    ours, theirs = (Stored.of(binding.kernel, role) for binding in (source, target))
+    """Returns the planes of one tensor in another spec."""
+    ours, theirs = (Stored.of(spec.kernel, role) for spec in (source, target))
     if ours.meets(theirs) and (source.group == target.group or not (
             ours.is_grouped and theirs.is_grouped)):
-        binding = source if ours.is_grouped else target
+        spec = source if ours.is_grouped else target
         tensors = [target.empty(plane, like) for plane in theirs.planes]
-        binding.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+        convert(spec, [planes], ours.storage, [tensors], theirs.storage, theirs.planes,
                         matrix=ours.matrix if ours.is_grouped else theirs.matrix,
                         floor=theirs.floor)
         return tensors
     # The two storages group different elements, so convert through f32.
     wide = empty_plane(like, torch.float32, target.device)
-    source.convert([planes], ours.storage, [wide], floats("f32"), [WIDE_PLANE],
+    convert(source, [planes], ours.storage, [wide], floats("f32"), [WIDE_PLANE],
                    matrix=ours.matrix)
     like = target.like(weight, None)
     tensors = [target.empty(plane, like) for plane in theirs.planes]
-    target.convert([laid_out(wide, like, torch.float32)], floats("f32"), [tensors],
+    convert(target, [laid_out(wide, like, torch.float32)], floats("f32"), [tensors],
                    theirs.storage, theirs.planes, matrix=theirs.matrix, floor=theirs.floor)
     return tensors
 
 
-def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: KernelBinding,
+def _carry(source: StateSpec, weight: torch.Tensor, state: dict, target: StateSpec,
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
-    """Returns a parameter's state and weight in another binding."""
+    """Returns a parameter's state and weight in another spec."""
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
         tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
@@ -96,11 +101,11 @@ def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: Ker
     new = {name: state.get(name, 0) if name == target.step else made[name]
            for name in target.state_names}
     if target.hidden:
-        return new, target.decode_weights([new], dtype)[0]
+        return new, decode_weights(target, [new], dtype)[0]
     return new, next(t for name, t in made.items() if name not in new)
 
 
-def _identity(state_dict: dict, graphs: dict) -> dict:
+def _identity_of(state_dict: dict, graphs: dict) -> dict:
     """Returns the identity that a state dict records."""
     identity = state_dict.get("tandem")
     if identity is None:
@@ -118,24 +123,24 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
     return identity
 
 
-def _bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
-              path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> KernelBindings:
-    """Returns the bindings of a state dict's graphs, or of given graphs, under other strategies,
+def _specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
+              path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> StateSpecs:
+    """Returns the specs of a state dict's graphs, or of given graphs, under other strategies,
     some of which have their own rules."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
-    return KernelBindings(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
+    return StateSpecs(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
                           strategies[0], vectors, identity.get("count"))
 
 
-def _source_bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
-                     path: Sequence[str | os.PathLike]) -> KernelBindings:
-    """Returns the bindings that created a state dict, with strategies as it describes them,
+def _source_specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
+                     path: Sequence[str | os.PathLike]) -> StateSpecs:
+    """Returns the specs that created a state dict, with strategies as it describes them,
     because strategies of the same name may have changed or no longer exist."""
-    wide = _bindings(identity, graphs, ["fp32"], path)
+    wide = _specs(identity, graphs, ["fp32"], path)
     rules = {name: found for name in dict.fromkeys(strategies)
-             if (found := _checkpoint.written(wide, identity, name))}
-    return _bindings(identity, graphs, strategies, path, rules)
+             if (found := _identity.written(wide, identity, name))}
+    return _specs(identity, graphs, strategies, path, rules)
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
@@ -154,14 +159,14 @@ def _regrouped(state_dict: dict, strategy: str | Sequence[str],
     return groups
 
 
-def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list) -> None:
-    """Refuses a state that does not match the bindings or the weights."""
-    names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
-    found = _checkpoint.identity(ours, names)
-    if differing := _checkpoint.differences(identity, found, names):
+def _check(state_dict: dict, identity: dict, ours: StateSpecs, weights: list) -> None:
+    """Refuses a state that does not match the specs or the weights."""
+    names = _identity.strategies_of(state_dict["param_groups"], identity)
+    found = _identity.identity(ours, names)
+    if differing := _identity.differences(identity, found, names):
         raise ValueError(
             f"the state dict is not of what graph {found['graph']!r} under strategy "
-            f"{_checkpoint.spelled(names)} is here (they differ in {', '.join(differing)}); "
+            f"{_identity.spelled(names)} is here (they differ in {', '.join(differing)}); "
             "pass the graph and the path that it was made with"
         )
     count = sum(len(group["params"]) for group in state_dict["param_groups"])
@@ -172,15 +177,15 @@ def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list
         )
 
 
-def _with_rows(state_dict: Mapping, bindings: KernelBindings, strategies: Sequence[str],
+def _with_rows(state_dict: Mapping, specs: StateSpecs, strategies: Sequence[str],
                weights: Sequence[torch.Tensor]) -> Mapping:
-    """Converts a state dict to this version. Its weights and bindings have been checked."""
+    """Converts a state dict to this version. Its weights and specs have been checked."""
     groups = [{**group, "strategy": name}
               for group, name in zip(state_dict["param_groups"], strategies)]
     keys = [(key, group) for group in groups for key in group["params"]]
-    owners = ((key, bindings.of(weight, group), weight)
+    owners = ((key, specs.of(weight, group), weight)
               for weight, (key, group) in zip(weights, keys))
-    return _checkpoint.with_rows(state_dict, (owner for owner in owners if owner[1]))
+    return with_rows(state_dict, (owner for owner in owners if owner[1]))
 
 
 def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
@@ -192,7 +197,7 @@ def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
             yield key, {**source, "strategy": strategy}, target
 
 
-def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
+def _convert(ours: StateSpecs, theirs: StateSpecs, weight: torch.Tensor, state: dict | None,
              source: Mapping, target: Mapping, index: int,
              keep_types: bool) -> tuple[dict, torch.Tensor]:
     """Converts a parameter's state and weight to its new param group. For a DTensor, all ranks
@@ -200,18 +205,18 @@ def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
     if (shard := shard_of(weight)) is not None:
         state = {name: whole_of(value) if isinstance(value, torch.Tensor) else value
                  for name, value in (state or {}).items()}
-        state, value, binding = _convert_whole(ours, theirs, shard.gather(weight.detach()), state,
+        state, value, spec = _convert_whole(ours, theirs, shard.gather(weight.detach()), state,
                                                source, target, index, keep_types)
         value = shard.like(shard.piece_of(value).clone())
-        return binding.divided(state, shard) if binding else state, value
+        return divided(spec, state, shard) if spec else state, value
     return _convert_whole(ours, theirs, weight, state, source, target, index, keep_types)[:2]
 
 
-def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
+def _convert_whole(ours: StateSpecs, theirs: StateSpecs, weight: torch.Tensor,
                    state: dict | None, source: Mapping, target: Mapping, index: int,
-                   keep_types: bool) -> tuple[dict, torch.Tensor, KernelBinding | None]:
+                   keep_types: bool) -> tuple[dict, torch.Tensor, StateSpec | None]:
     """Converts a whole tensor's state and weight to its new param group, and returns them with
-    the new binding."""
+    the new spec."""
     key = ours.key_of(weight, source)
     if key is None and not state:
         return {}, weight.detach(), None  # frozen; no kernel updates it
@@ -219,16 +224,16 @@ def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.T
         raise ours.refusal(weight, f"weight {index}", source["strategy"],
                            "pass the weights as the optimizer had them")
     state = _started(ours[key], weight, state, f"parameter {index}")
-    binding = ours[key]
-    if binding.hidden and not is_placeholder(weight) and _is_written(binding, weight, state):
-        binding = ours.of_step(weight, source)
+    spec = ours[key]
+    if spec.hidden and not is_placeholder(weight) and _is_written(spec, weight, state):
+        spec = ours.of_step(weight, source)
     followed = _followed(theirs, key, target, weight, keep_types)
-    return *_carry(binding, weight, state, *followed), followed[0]
+    return *_carry(spec, weight, state, *followed), followed[0]
 
 
-def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:
+def _is_written(spec: StateSpec, weight: torch.Tensor, state: dict) -> bool:
     """Returns whether a weight no longer equals its decoded codes."""
-    return not torch.equal(binding.decode_weights([state], weight.dtype)[0], weight)
+    return not torch.equal(decode_weights(spec, [state], weight.dtype)[0], weight)
 
 
 @torch.no_grad()
@@ -271,13 +276,13 @@ def convert_state(
         ValueError: the state dict does not match the graphs or strategies found, or the weights.
     """
     graphs = {"graph": graph, "vectors": vectors}
-    state_dict = _checkpoint.recoded(_checkpoint.identified(state_dict))
-    identity, weights = _identity(state_dict, graphs), list(weights)
+    state_dict = recoded(_identity.identified(state_dict))
+    identity, weights = _identity_of(state_dict, graphs), list(weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size)
-    before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    before = _identity.strategies_of(state_dict["param_groups"], identity)
     after = [group["strategy"] for group in groups]
-    ours = _source_bindings(identity, graphs, before, path)
-    theirs = _bindings(identity, graphs, after, path)
+    ours = _source_specs(identity, graphs, before, path)
+    theirs = _specs(identity, graphs, after, path)
     _check(state_dict, identity, ours, weights)
     state_dict = _with_rows(state_dict, ours, before, weights)
     states, values = {}, []
@@ -289,4 +294,4 @@ def convert_state(
             states[key] = state
         values.append(value)
     made = {**state_dict, "state": states, "param_groups": groups}
-    return _checkpoint.signed(made, _checkpoint.identity(theirs, after)), values
+    return _identity.signed(made, _identity.identity(theirs, after)), values

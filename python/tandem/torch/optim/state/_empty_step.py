@@ -1,22 +1,28 @@
-"""The empty step with which torch.distributed.checkpoint initializes an optimizer's states."""
+"""The empty step with which torch.distributed.checkpoint initializes an optimizer's states.
+
+``get_optimizer_state_dict`` and similar functions find out which states an optimizer has by a step
+with gradients of zeros and learning rates of 0 (``_init_optim_state``), because PyTorch has no
+method that creates states. Such a step creates states and counts nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem.torch._shards import local_of
-from tandem.torch.optim._callers import STATE_DICTS, caller
 
 
-def is_called_for() -> bool:
-    """Returns whether torch.distributed.checkpoint is on the call stack to find out which states
-    there are. get_optimizer_state_dict and similar functions do this if an optimizer has none:
-    they set all gradients to zero and all learning rates to 0, and take a step."""
-    return caller(STATE_DICTS, "_init_optim_state") is not None
+def is_empty(groups: Sequence[Mapping]) -> bool:
+    """Returns whether a step of an optimizer without states would be empty: all parameters that
+    require a gradient have one of zeros, and all learning rates are 0."""
+    if any(group.get("lr", 0) != 0 for group in groups):
+        return False
+    params = [param for group in groups for param in group["params"] if param.requires_grad]
+    grads = [param.grad for param in params]
+    return bool(grads) and all(grad is not None and not local_of(grad).any() for grad in grads)
 
 
 class _Begun(NamedTuple):
@@ -31,7 +37,7 @@ class EmptyStep:
     training continues as without the empty step."""
 
     def __init__(self):
-        self._begun = WeakTensorKeyDictionary()
+        self._begun: dict[torch.Tensor, _Begun] = {}
 
     def note(self, param: torch.Tensor, state: dict) -> None:
         """Records that an empty step has created the state of a parameter."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 
 from tandem.torch._versions import at_least
-from tandem.torch.optim._memory import Footprints, in_bytes
-from tandem.torch.optim._kinds import KINDS
-from tandem.torch.optim._recommend import (AUTO, Recommendation, Search, checked_betas,
+from tandem.torch.optim.advice._memory import Footprints, in_bytes
+from tandem.torch.optim.advice._kinds import KINDS
+from tandem.torch.optim.advice._recommend import (Recommendation, Search, checked_betas,
                                            on_first_rank, ranks_of)
-from tandem.torch.optim._roles import ROLES, describe_parameter
+from tandem.torch.optim.advice._roles import ROLES, describe_parameter
 from tandem.torch.optim._wrappers import has_ranks
 
 #: Whether optimizers take named parameters, which PyTorch supports from 2.6 on.

@@ -6,9 +6,12 @@ only a few counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
+
+from tandem.torch.optim._groups import ParamGroups
+from tandem.torch.optim.state._spec import StateSpec
 
 
 def new(value: int, device: torch.device) -> torch.Tensor:
@@ -16,18 +19,19 @@ def new(value: int, device: torch.device) -> torch.Tensor:
     return torch.full((), value, dtype=torch.int64, device=device)
 
 
-def part(optimizer) -> None:
+def part(groups: ParamGroups, states: Mapping,
+         has_gradient: Callable[[torch.Tensor], bool]) -> None:
     """Splits counts of which only some parameters take the next step."""
     holders: dict[int, int] = {}
-    moving: dict[int, list[dict]] = {}
-    for param, state in optimizer.state.items():
-        binding = optimizer._binding_of(param)
-        if not binding or not isinstance(state.get(binding.step), torch.Tensor):
+    moving: dict[int, list[tuple[StateSpec, dict]]] = {}
+    for param, state in states.items():
+        spec = groups.spec_of(param)
+        if not spec or not isinstance(state.get(spec.step), torch.Tensor):
             continue
-        key = id(state[binding.step])
+        key = id(state[spec.step])
         holders[key] = holders.get(key, 0) + 1
-        if optimizer._has_gradient(param):
-            moving.setdefault(key, []).append((binding, state))
+        if has_gradient(param):
+            moving.setdefault(key, []).append((spec, state))
     for key, found in moving.items():
         if len(found) == holders[key]:
             continue
@@ -38,32 +42,32 @@ def part(optimizer) -> None:
                 "same gradients before the capture"
             )
         own = found[0][1][found[0][0].step].clone()
-        for binding, state in found:
-            state[binding.step] = own
+        for spec, state in found:
+            state[spec.step] = own
 
 
-def adopt(optimizer) -> None:
+def adopt(groups: ParamGroups, states: Mapping) -> None:
     """Moves the counts of a loaded state dict to where the optimizer needs them."""
     known: dict[tuple, torch.Tensor] = {}
-    for (binding, state), value in _values(optimizer):
-        if optimizer.capturable:
-            key = binding.device, value
+    for (spec, state), value in _values(groups, states):
+        if groups.is_capturable:
+            key = spec.device, value
             if key not in known:
-                known[key] = new(value, binding.device)
+                known[key] = new(value, spec.device)
             value = known[key]
-        state[binding.step] = value
+        state[spec.step] = value
 
 
-def _values(optimizer) -> Iterable[tuple[tuple, int]]:
+def _values(groups: ParamGroups, states: Mapping) -> Iterable[tuple[tuple, int]]:
     """Yields each state with a count, and the value, with one transfer per device."""
-    found = [(binding, state) for param, state in optimizer.state.items()
-             if (binding := optimizer._binding_of(param)) and binding.step in state]
+    found = [(spec, state) for param, state in states.items()
+             if (spec := groups.spec_of(param)) and spec.step in state]
     tensors: dict[torch.device, list[torch.Tensor]] = {}
-    for binding, state in found:
-        if isinstance(count := state[binding.step], torch.Tensor):
+    for spec, state in found:
+        if isinstance(count := state[spec.step], torch.Tensor):
             tensors.setdefault(count.device, []).append(count)
     numbers = {device: iter(torch.stack([t.reshape(()) for t in counts]).tolist())
                for device, counts in tensors.items()}
-    return [((binding, state), int(next(numbers[count.device])
-                                   if isinstance(count := state[binding.step], torch.Tensor)
-                                   else count)) for binding, state in found]
+    return [((spec, state), int(next(numbers[count.device])
+                                if isinstance(count := state[spec.step], torch.Tensor)
+                                else count)) for spec, state in found]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from tandem.torch._layout import is_placeholder
-from tandem.torch.optim._convert import convert_state
+from tandem.torch.optim.state._convert import convert_state
 from tandem.torch.optim._optimizer import Optimizer
 
 
@@ -25,17 +25,18 @@ def check_strategy(optimizer: Optimizer, strategy: str) -> None:
                         "tandem.torch, such as tandem.torch.AdamW")
     if not isinstance(strategy, str):
         raise TypeError(f"a strategy is a name such as 'fp32', got {strategy!r}")
-    for index, param, group in optimizer._grouped():
+    groups = optimizer._groups
+    for index, param, group in groups:
         if not param.requires_grad:
             continue
-        label = optimizer._label(index)
+        label = groups.label(index)
         if is_placeholder(param):
             raise ValueError(f"{label} is decoded on demand, so its strategy cannot change; "
                              "convert its state for a new optimizer: tandem.torch.convert_state")
         if optimizer._gradients.get(param) is not None:
             raise ValueError(f"the gradient of {label} is in codes of the strategy "
                              f"{group['strategy']!r}; change it after step() or zero_grad()")
-        optimizer._check_param(param, label, {**group, "strategy": strategy})
+        groups.checked(param, label, {**group, "strategy": strategy})
 
 
 @torch.no_grad()
@@ -54,7 +55,7 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
         ValueError, TypeError: as in :func:`check_strategy`. Nothing has changed then.
     """
     check_strategy(optimizer, strategy)
-    arguments, params = optimizer._arguments, list(optimizer._params())
+    arguments, params = optimizer._arguments, optimizer._groups.params
     state_dict, values = convert_state(
         optimizer.state_dict(), params, strategy, graph=arguments["graph"],
         vectors=arguments["vectors"], path=arguments["path"], keep_types=True)

@@ -1,21 +1,17 @@
-"""Gradients in types that PyTorch does not have, which are encoded as soon as they are
-computed."""
+"""Gradients in types that PyTorch does not have, from a backward pass until a step."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from tandem.torch.optim._binding import History, KernelBinding, check_grad
-
-#: The hook of each parameter. The newest optimizer's hook takes the gradient.
-_hooks = WeakTensorKeyDictionary()
+from tandem.torch.optim.gradients._codec import (History, check_grad, decode_grad, empty_grad,
+                                                 encode_grads, history_after)
+from tandem.torch.optim.state._spec import StateSpec
 
 
-class Gradients:
+class CodedGradients:
     """The encoded gradients of an optimizer's parameters, until a step reads them."""
 
     def __init__(self):
@@ -24,28 +20,19 @@ class Gradients:
         self._histories: dict[torch.Tensor, History] = {}
         #: The parameters whose gradients the next step takes from p.grad and releases.
         self._left: set[torch.Tensor] = set()
-
-    def watch(self, param: torch.Tensor, optimizer) -> None:
-        """Registers a hook with which the optimizer takes p.grad after backward passes."""
-        owner = weakref.ref(optimizer)
-
-        def take(param: torch.Tensor) -> None:
-            if (living := owner()) is not None:
-                living._take_gradient(param)
-
-        if known := _hooks.get(param):
-            known.remove()
-        _hooks[param] = param.register_post_accumulate_grad_hook(take)
+        #: Whether the next :meth:`release` of all gradients keeps those in codes.
+        self._keeps = False
 
     @torch.no_grad()
-    def add(self, binding: KernelBinding, param: torch.Tensor, like: torch.Tensor,
+    def add(self, spec: StateSpec, param: torch.Tensor, like: torch.Tensor,
             state: dict | None, label: Callable[[], str]) -> None:
         """Encodes p.grad, adding it to the gradients of earlier passes, and releases it."""
         check_grad(param.grad, param, label)
+        self._keeps = False
         planes = self._planes.get(param)
-        made = binding.empty_grad(like) if planes is None else planes
-        history = self._histories.get(param) or binding.history_after(state, like)
-        binding.encode_grads([param.grad], [like], [made], [history], adds=planes is not None)
+        made = empty_grad(spec, like) if planes is None else planes
+        history = self._histories.get(param) or history_after(spec, state, like)
+        encode_grads(spec, [param.grad], [like], [made], [history], adds=planes is not None)
         self._planes[param], self._histories[param] = made, history
         param.grad = None
 
@@ -57,6 +44,14 @@ class Gradients:
         """Returns the planes of a parameter's gradient, or None."""
         return self._planes.get(param)
 
+    def has(self, param: torch.Tensor) -> bool:
+        """Returns whether a parameter has a gradient, in codes or in p.grad."""
+        return param.grad is not None or param in self._planes
+
+    def decoded(self, spec: StateSpec, param: torch.Tensor) -> torch.Tensor:
+        """Returns the decoded gradient of a parameter that has one in codes."""
+        return decode_grad(spec, self._planes[param], param.dtype)
+
     def history_of(self, param: torch.Tensor) -> History | None:
         """Returns the history for the state when a step takes the gradient, or None."""
         return self._histories.get(param)
@@ -65,8 +60,16 @@ class Gradients:
         """Replaces the planes of an existing gradient."""
         self._planes[param] = planes
 
+    def keep(self) -> None:
+        """Keeps gradients in codes when all are next released: an empty step, as
+        torch.distributed.checkpoint takes it, ends by releasing the zeros in ``p.grad``."""
+        self._keeps = True
+
     def release(self, params: Iterable[torch.Tensor] | None = None) -> None:
         """Releases the gradients of these parameters, or of all if None."""
+        if params is None and self._keeps:
+            self._keeps = False
+            return
         for param in [*self._planes, *self._left] if params is None else params:
             self._planes.pop(param, None)
             self._histories.pop(param, None)
@@ -74,10 +77,16 @@ class Gradients:
 
     def finish(self, params: Iterable[torch.Tensor]) -> None:
         """Releases the gradients that a step has taken, including those left in p.grad."""
+        self._keeps = False
         for param in params:
             if param in self._left:
                 param.grad = None
             self.release([param])
+
+    @property
+    def params(self) -> list[torch.Tensor]:
+        """The parameters with gradients in codes."""
+        return list(self._planes)
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The bindings of an optimizer, which determine the kernel that updates a parameter."""
+"""The specs of an optimizer, which determine how a parameter is stored and updated."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import torch
 
 from tandem._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem._convert import CPU, Executor
-from tandem._finite_check import FiniteCheck
 from tandem._kernel import Kernel, Rules
 from tandem._param_planes import has_rows, sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING, is_placeholder
-from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim.state._spec import StateSpec
 
 
 class Key(NamedTuple):
-    """The properties of a parameter that select its binding."""
+    """The properties of a parameter that select its spec."""
 
     strategy: str
     #: Whether it has fewer dimensions than the graph's matrices.
@@ -34,8 +33,8 @@ class Key(NamedTuple):
     copy: torch.dtype | None = None
 
 
-class KernelBindings:
-    """The bindings for each way of storing parameters and each device: those of the param
+class StateSpecs:
+    """The specs for each way of storing parameters and each device: those of the param
     groups' strategies, and their companions for float32 weights and float32 states. There are
     two of each if matrices and vectors have different graphs.
 
@@ -48,22 +47,19 @@ class KernelBindings:
             matrices.
         count: a state's key for its count of steps, if the optimizer needs one but the kernel
             does not.
-        checks: whether steps check gradients before they write.
     """
 
     def __init__(self, build: Callable[[str, str, str, Rules | None], Kernel], graph: str,
-                 strategy: str, vectors: str | None = None, count: str | None = None,
-                 checks: bool = False):
+                 strategy: str, vectors: str | None = None, count: str | None = None):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
-        self._bindings: dict[Key, KernelBinding] = {}
-        #: The keys of companions' bindings by the requested keys, and the companions without
+        self._specs: dict[Key, StateSpec] = {}
+        #: The keys of companions' specs by the requested keys, and the companions without
         #: files, by name and for matrices and vectors.
         self._known: dict[Key, Key] = {}
         self._rules: dict[tuple[str, bool], Rules | None] = {}
-        self._checks = checks
         self.count = count
         self.main = self[Key(strategy)]
-        #: The binding for vectors in the strategy's type, if they have their own graph.
+        #: The spec for vectors in the strategy's type, if they have their own graph.
         self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
         if self.vectors:
             self._check_vectors(self.vectors.kernel)
@@ -85,23 +81,20 @@ class KernelBindings:
                     "launched apart; sum over each tensor"
                 )
 
-    def __getitem__(self, key: Key) -> KernelBinding:
+    def __getitem__(self, key: Key) -> StateSpec:
         key = self._resolved(key)
-        if key not in self._bindings:
+        if key not in self._specs:
             codes = self[key._replace(copy=None)] if key.copy else None
             built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
             strategy = with_copy(codes.kernel, WORKING[key.copy]) if codes else built_in
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
                                  key.executor.target, strategy.rules)
-            model = None if key.executor is CPU else self[key._replace(executor=CPU)]
-            binding = self._bindings[key] = KernelBinding(kernel, self.count, key.executor,
-                                                          model, codes)
-            if self._checks:
-                binding.check = FiniteCheck(kernel, key.executor.device)
-        return self._bindings[key]
+            on_cpu = None if key.executor is CPU else self[key._replace(executor=CPU)]
+            self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, codes)
+        return self._specs[key]
 
     def _resolved(self, key: Key) -> Key:
-        """Returns the key of the actual binding, whose strategy may be a companion."""
+        """Returns the key of the actual spec, whose strategy may be a companion."""
         if key.copy:
             return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
         if not (key.is_wide or key.is_small):
@@ -115,12 +108,12 @@ class KernelBindings:
                 self._rules[found.name, key.is_vector] = found.rules
         return self._known[key]
 
-    def __iter__(self) -> Iterator[KernelBinding]:
-        """Iterates over the bindings that have been used, :attr:`main` first."""
-        return iter(self._bindings.values())
+    def __iter__(self) -> Iterator[StateSpec]:
+        """Iterates over the specs that have been used, :attr:`main` first."""
+        return iter(self._specs.values())
 
-    def of_strategy(self, strategy: str) -> list[KernelBinding]:
-        """Returns the bindings of a strategy itself on the CPU: for all parameters or for
+    def of_strategy(self, strategy: str) -> list[StateSpec]:
+        """Returns the specs of a strategy itself on the CPU: for all parameters or for
         matrices, and for vectors if they have their own graph."""
         keys = [Key(strategy), *([Key(strategy, is_vector=True)] if self.vectors else [])]
         return [self[key] for key in keys]
@@ -128,16 +121,16 @@ class KernelBindings:
     @property
     def counts(self) -> set[str]:
         """The keys under which states store their counts of steps."""
-        return {binding.step for binding in self.of_strategy(self.strategy) if binding.step}
+        return {spec.step for spec in self.of_strategy(self.strategy) if spec.step}
 
     @property
     def hypers(self) -> dict[str, float | None]:
         """The hyperparameters of all kernels and their defaults."""
-        bindings = reversed(self.of_strategy(self.strategy))
-        return dict(chain.from_iterable(binding.kernel.hypers.items() for binding in bindings))
+        specs = reversed(self.of_strategy(self.strategy))
+        return dict(chain.from_iterable(spec.kernel.hypers.items() for spec in specs))
 
     def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
-        """Returns the key of the binding for a parameter of a param group, or None if there is
+        """Returns the key of the spec for a parameter of a param group, or None if there is
         none."""
         is_matrix, executor = has_rows(self.main.kernel), _executor.executor_of(param)
         is_vector = is_matrix and param.dim() < 2
@@ -156,23 +149,23 @@ class KernelBindings:
         return (keeps_f32_states(shape, group.get("min_8bit_size"))
                 and not sums_over_model(self.main.kernel))
 
-    def of(self, param: torch.Tensor, group: Mapping) -> KernelBinding | None:
-        """Returns the binding for a parameter of a param group, or None if there is none."""
+    def of(self, param: torch.Tensor, group: Mapping) -> StateSpec | None:
+        """Returns the spec for a parameter of a param group, or None if there is none."""
         key = self.key_of(param, group)
         return None if key is None else self[key]
 
-    def of_step(self, param: torch.Tensor, group: Mapping) -> KernelBinding:
-        """Returns the binding for a step of a parameter that has a binding in :meth:`of`. For
+    def of_step(self, param: torch.Tensor, group: Mapping) -> StateSpec:
+        """Returns the spec for a step of a parameter that has a spec in :meth:`of`. For
         weights in codes, its kernel also reads and writes the decoded copy for the module."""
         key = self.key_of(param, group)
-        binding = self[key]
-        if binding.hidden and not is_placeholder(param):
+        spec = self[key]
+        if spec.hidden and not is_placeholder(param):
             return self[key._replace(copy=param.dtype)]
-        return binding
+        return spec
 
     def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:
-        """Returns the error that explains why no binding supports a parameter, with a fix."""
+        """Returns the error that explains why no spec supports a parameter, with a fix."""
         main = self[Key(strategy)]
         types = main.dtypes
         if param.is_complex():

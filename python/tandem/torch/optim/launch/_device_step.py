@@ -10,22 +10,22 @@ import torch
 from tandem._convert import Executor
 from tandem._plane import RoleKind
 from tandem.torch import _executor
-from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim.launch._launch import Launch
 
 #: A number, or a tensor that holds one.
 Scalar = float | torch.Tensor
 
 
 class Rows:
-    """A binding's rows of scalars in the memory of its GPU."""
+    """A launch's rows of scalars in the memory of its GPU."""
 
-    def __init__(self, binding: KernelBinding):
-        kernel, count = binding.kernel, len(binding.table)
-        self.table = list(binding.table)
+    def __init__(self, launch: Launch):
+        kernel, count = launch.kernel, len(launch.table)
+        self.table = list(launch.table)
         self.hypers = torch.empty((count, len(kernel.hypers)), dtype=torch.float64,
-                                  device=binding.device)
+                                  device=launch.spec.device)
         self.integers = torch.empty((count, len(kernel.integers)), dtype=torch.int64,
-                                    device=binding.device)
+                                    device=launch.spec.device)
         self._kinds = list(kernel.integers.values())
         #: The columns that have already been written.
         self._columns: list = [None] * (len(kernel.hypers) + len(kernel.integers))
@@ -67,66 +67,66 @@ class DeviceStep:
     """An optimizer's state for asynchronous steps, except for its plans."""
 
     def __init__(self):
-        self._rows: dict[KernelBinding, Rows] = {}
+        self._rows: dict[Launch, Rows] = {}
         #: The rows that captured graphs read.
         self._captured: list[Rows] = []
         #: Two words for each GPU: whether the last step was skipped, and a zero.
         self._flags: dict[Executor, torch.Tensor] = {}
 
-    def run(self, optimizer, bindings: Sequence[KernelBinding]) -> None:
-        """Enqueues a step on the streams of the bindings' GPUs."""
-        _check(optimizer, bindings)
-        rows = [self._write(optimizer, binding) for binding in bindings]
-        executors = list(dict.fromkeys(binding.executor for binding in bindings))
-        skips = self._decide(bindings, executors, getattr(optimizer, "found_inf", None))
-        if exchange := optimizer._skip_exchange:
+    def run(self, runner, launches: Sequence[Launch]) -> None:
+        """Enqueues a step on the streams of the launches' GPUs."""
+        _check(runner, launches)
+        rows = [self._write(runner, launch) for launch in launches]
+        executors = list(dict.fromkeys(launch.executor for launch in launches))
+        skips = self._decide(launches, executors, runner.found_inf)
+        if exchange := runner.skip_exchange:
             found = exchange.any(any(bool(skip) for skip in skips.values()))
             for executor, skip in skips.items():
                 executor.call(lambda skip=skip: skip.fill_(found))
-        for binding, own in zip(bindings, rows):
-            with optimizer._explained(binding):
-                binding.plan.launch_on_device(
+        for launch, own in zip(launches, rows):
+            with runner.explained(launch):
+                launch.plan.launch_on_device(
                     own.hypers.data_ptr(), own.integers.data_ptr(), len(own.table),
-                    stream=binding.executor.stream, skip=_address(skips.get(binding.executor)))
-            binding.keep_histories(skips.get(binding.executor))
+                    stream=launch.executor.stream, skip=_address(skips.get(launch.executor)))
+            launch.keep_histories(skips.get(launch.executor))
         for executor in executors:
-            counters = {id(c): c for binding in bindings if binding.executor is executor
-                        for c in binding.counters.values()}
+            counters = {id(c): c for launch in launches if launch.executor is executor
+                        for c in launch.counters.values()}
             _count(executor, list(counters.values()), skips.get(executor))
 
-    def _write(self, optimizer, binding: KernelBinding) -> Rows:
-        """Enqueues the writing of this step's rows on the binding's GPU."""
-        rows = self._rows.get(binding)
-        if binding.executor.is_capturing:
+    def _write(self, runner, launch: Launch) -> Rows:
+        """Enqueues the writing of this step's rows on the launch's GPU."""
+        rows = self._rows.get(launch)
+        if launch.executor.is_capturing:
             # A graph writes all of its own rows.
-            rows = Rows(binding)
+            rows = Rows(launch)
             self._captured.append(rows)
-        elif rows is None or rows.table != binding.table:
-            rows = self._rows[binding] = Rows(binding)
-        groups = optimizer.param_groups
+        elif rows is None or rows.table != launch.table:
+            rows = self._rows[launch] = Rows(launch)
+        groups = runner.groups.list
         for work in rows.write(
-                [_scalars(optimizer, binding, row[0]) for row in binding.table],
-                [int(groups[row[0]].get("seed", 0)) for row in binding.table],
-                [binding.counters[row[1]] for row in binding.table if binding.counters]):
-            binding.executor.call(work)
+                [_scalars(runner, launch, row[0]) for row in launch.table],
+                [int(groups[row[0]].get("seed", 0)) for row in launch.table],
+                [launch.counters[row[1]] for row in launch.table if launch.counters]):
+            launch.executor.call(work)
         return rows
 
-    def _decide(self, bindings: Sequence[KernelBinding], executors: Sequence[Executor],
+    def _decide(self, launches: Sequence[Launch], executors: Sequence[Executor],
                 found_inf: torch.Tensor | None) -> dict[Executor, torch.Tensor]:
         """Returns, for each GPU, a word that is nonzero if the step is to be skipped."""
         skips = {} if found_inf is None else {
             executor: found_inf.to(_executor.torch_device(executor), non_blocking=True)
             for executor in executors}
-        for binding in bindings:
-            if binding.check:
-                flags = self._flags_of(binding.executor)
-                binding.check.launch_async(binding.executor.stream,
-                                           _address(skips.get(binding.executor)), flags.data_ptr())
-                skips[binding.executor] = flags[:1]
-        for binding in bindings:
-            if binding.exchange and binding.executor in skips:
-                _agree(binding, skips[binding.executor])
-        if len(executors) > 1 and any(binding.check for binding in bindings):
+        for launch in launches:
+            if launch.check:
+                flags = self._flags_of(launch.executor)
+                launch.check.launch_async(launch.executor.stream,
+                                           _address(skips.get(launch.executor)), flags.data_ptr())
+                skips[launch.executor] = flags[:1]
+        for launch in launches:
+            if launch.exchange and launch.executor in skips:
+                _agree(launch, skips[launch.executor])
+        if len(executors) > 1 and any(launch.check for launch in launches):
             _share(executors, skips)
         return skips
 
@@ -142,36 +142,36 @@ class DeviceStep:
         return any(bool(flags[0]) for flags in self._flags.values())
 
 
-def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
+def _check(runner, launches: Sequence[Launch]) -> None:
     """Refuses numbers known to the host that a launch on the CPU would refuse."""
-    for binding in bindings:
-        if optimizer._skip_exchange and binding.executor.is_capturing:
+    for launch in launches:
+        if runner.skip_exchange and launch.executor.is_capturing:
             raise RuntimeError(
-                f"{binding.kernel.name} asks other ranks whether a gradient is not finite, which "
+                f"{launch.kernel.name} asks other ranks whether a gradient is not finite, which "
                 "no CUDA graph can do; take the step outside of the graph, or leave "
                 "skip_nonfinite out")
-        if binding.exchange and binding.executor.is_capturing:
+        if launch.exchange and launch.executor.is_capturing:
             raise RuntimeError(
-                f"{binding.kernel.name} reduces parameters over ranks, which the host exchanges "
+                f"{launch.kernel.name} reduces parameters over ranks, which the host exchanges "
                 "between launches, so that no CUDA graph can have the step; take it outside of "
                 "the graph")
-        rows = [_scalars(optimizer, binding, row[0]) for row in binding.table]
+        rows = [_scalars(runner, launch, row[0]) for row in launch.table]
         if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
-            with optimizer._explained(binding):
-                binding.check_scalars(rows, [binding.integers(1, 0)] * len(rows))
-    for binding in bindings:
-        binding.check_ranks([[None if isinstance(value, torch.Tensor) else value for value
-                              in _scalars(optimizer, binding, row[0])] for row in binding.table])
+            with runner.explained(launch):
+                launch.check_scalars(rows, [launch.integers(1, 0)] * len(rows))
+    for launch in launches:
+        launch.check_ranks([[None if isinstance(value, torch.Tensor) else value for value
+                              in _scalars(runner, launch, row[0])] for row in launch.table])
 
 
-def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
+def _scalars(runner, launch: Launch, group: int) -> list[Scalar]:
     """Returns the hyperparameters of a row: numbers, or tensors on a GPU."""
-    values = []
-    for name in binding.kernel.hypers:
-        value = optimizer._value(name, group)
+    values, groups, hypers = [], runner.groups.list, runner.groups.hypers
+    for name in launch.kernel.hypers:
+        value = hypers.value(name, groups[group])
         is_there = (isinstance(value, torch.Tensor)
                     and getattr(_executor.executor_of(value), "device", None))
-        values.append(value if is_there else optimizer._number(name, group))
+        values.append(value if is_there else hypers.number(name, groups[group], group))
     return values
 
 
@@ -179,10 +179,10 @@ def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _agree(binding: KernelBinding, skip: torch.Tensor) -> None:
+def _agree(launch: Launch, skip: torch.Tensor) -> None:
     """Makes all ranks skip the step if one of them does, which waits for the GPU."""
-    found = binding.exchange.any(bool(skip))
-    binding.executor.call(lambda: skip.fill_(found))
+    found = launch.exchange.any(bool(skip))
+    launch.executor.call(lambda: skip.fill_(found))
 
 
 def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -> None:

@@ -1,0 +1,114 @@
+"""Hyperparameters: their keys in param groups, and their values in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch.optim.optimizer import required
+
+#: Flags of torch.optim's param groups that change the update.
+_FLAGS = ("amsgrad", "centered", "dampening", "momentum", "nesterov")
+
+
+class Hypers:
+    """The hyperparameters of a graph, as param groups have them.
+
+    Optimizers that compute hyperparameters from the step override :meth:`value_at` in a subclass.
+
+    Args:
+        owner: the name of the optimizer's class.
+        graph: the name of its graph.
+
+    Attributes:
+        defaults: the defaults of a param group, by key.
+        count: the state's key for a count of steps that only :meth:`value_at` reads, if any.
+    """
+
+    #: Hyperparameters that PyTorch keeps as pairs.
+    _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
+    count: str | None = None
+
+    def __init__(self, owner: str, graph: str):
+        self.owner, self.graph = owner, graph
+        self.defaults: dict = {}
+
+    def defaults_of(self, hypers: Mapping[str, float | None]) -> dict:
+        """Returns the defaults of a param group in PyTorch's form.
+
+        Args:
+            hypers: the hyperparameters of the graphs and their defaults.
+        """
+        defaults = {}
+        for name, value in hypers.items():
+            key, names = self._place(name, hypers)
+            values = tuple(hypers[n] for n in names)
+            defaults[key] = (required if None in values
+                             else value if key == name else values)
+        return defaults
+
+    @classmethod
+    def _place(cls, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+        """Returns a hyperparameter's key in param groups and the names of its values. This is
+        the key of a pair if the other one of the pair, or the key of the pair, is known."""
+        for key, names in cls._PAIRS.items():
+            if name in names and (set(names) <= set(known)
+                                  or (key in known and name not in known)):
+                return key, names
+        return name, (name,)
+
+    @classmethod
+    def fold_pairs(cls, values: dict, defaults: Mapping) -> None:
+        """Replaces "beta1" and "beta2" with "betas", if that is the group's key."""
+        for key, names in cls._PAIRS.items():
+            given = [name for name in names if name in values]
+            if not given or key not in defaults or set(names) & set(defaults):
+                continue
+            if key in values:
+                raise TypeError(f"give either {key} or {given[0]}, not both")
+            pair = defaults[key]
+            if pair is required and len(given) < 2:
+                raise TypeError(f"give {key}, or both of {names[0]} and {names[1]}")
+            values[key] = tuple(
+                values.pop(name) if name in values else pair[i]
+                for i, name in enumerate(names)
+            )
+
+    def value(self, name: str, group: Mapping) -> object:
+        """Returns a hyperparameter of a param group, which is a number or a tensor."""
+        key, names = self._place(name, self.defaults)
+        value = group[key]
+        return value if key == name else value[names.index(name)]
+
+    def number(self, name: str, group: Mapping, index: int) -> float:
+        """Returns a hyperparameter of the param group with this index as a number."""
+        try:
+            return float(self.value(name, group))
+        except (TypeError, ValueError, IndexError, RuntimeError):
+            key, _ = self._place(name, self.defaults)
+            wanted = "a number" if key == name else "a pair of numbers"
+            raise TypeError(
+                f"{key} of param group {index} must be {wanted}, got {group[key]!r}"
+            ) from None
+
+    def value_at(self, name: str, group: Mapping, index: int, step: int,
+                 dtype: torch.dtype) -> float:
+        """Returns a hyperparameter for a step of parameters of a type."""
+        return self.number(name, group, index)
+
+    def check(self, group: Mapping, index: int) -> None:
+        """Refuses invalid values that kernels do not check."""
+
+    def check_flags(self, group: Mapping, index: int) -> None:
+        """Refuses options of PyTorch's optimizers that the kernel does not support."""
+        for name in _FLAGS:
+            if name not in self.defaults and group.get(name):
+                raise ValueError(
+                    f"param group {index} has {name}={group[name]!r}, which the kernel of "
+                    f"{self.owner} does not compute; leave it out, or take another "
+                    "optimizer")
+
+    def row(self, names: Sequence[str], group: Mapping, index: int, step: int,
+            dtype: torch.dtype) -> list[float]:
+        """Returns the hyperparameters of a row of a launch, in the order of `names`."""
+        return [self.value_at(name, group, index, step, dtype) for name in names]

@@ -1,0 +1,1 @@
+"""Advice on strategies: recommendations, roles of parameters, bytes and measured errors."""

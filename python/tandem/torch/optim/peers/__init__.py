@@ -1,0 +1,1 @@
+"""Other libraries' optimizers: bitsandbytes' states, and arguments of torch.optim."""

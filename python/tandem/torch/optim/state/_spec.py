@@ -1,0 +1,96 @@
+"""The description of a parameter's state: its planes, with names, types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from tandem._convert import CPU, Executor
+from tandem._kernel import Kernel
+from tandem._param_planes import ParamPlanes
+from tandem._plane import Plane, RoleKind
+from tandem.torch._executor import torch_device
+from tandem.torch._layout import DTYPES, empty_plane, rows_and_columns, rows_in_memory
+
+
+class StateSpec(ParamPlanes):
+    """A description of how a kernel stores a parameter: the planes of its weight, its gradient and
+    its states.
+
+    It knows neither steps nor other parameters.
+
+    Args:
+        kernel: the kernel.
+        count: the state's key for its count of steps, if the kernel needs none.
+        executor: the executor that runs the kernel.
+        on_cpu: the same spec on the CPU, if that is a different one.
+        codes: the spec without a copy of the weights, if this one's kernel writes one in
+            addition to codes. It handles states.
+    """
+
+    def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
+                 on_cpu: StateSpec | None = None, codes: StateSpec | None = None):
+        super().__init__(kernel, count)
+        self.executor, self.on_cpu, self._codes = executor, on_cpu, codes
+        self.device = torch_device(executor)
+        #: The types that parameters can have.
+        self.dtypes = [DTYPES[type] for type in self.types]
+        self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
+        #: The names of all entries in a parameter's state.
+        self.state_names = [*filter(None, [self.step]), *self.state_planes]
+
+    def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Returns the kernel's rows and columns for a tensor."""
+        return (rows_and_columns(tensor) if self.kernel.is_matrix
+                else rows_in_memory(tensor, self.group))
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the kernel writes a decoded copy of weights in codes."""
+        return self._codes is not None
+
+    @property
+    def of_states(self) -> StateSpec:
+        """The spec that creates, checks and converts states."""
+        return self._codes or self
+
+    def bytes_per_parameter(self, releases: bool = False) -> float:
+        """Returns the number of bytes per parameter for weight, gradient and states, from their
+        storages, without the gradient if it is released."""
+        return sum(plane.bytes_per_element for plane in self.kernel.planes
+                   if plane.persistent or not (releases and plane.kind is RoleKind.GRAD))
+
+    def is_weight(self, name: str) -> bool:
+        """Returns whether a plane belongs to the weight."""
+        return any(plane.name == name for plane in self.weight_planes)
+
+    def shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
+        """Returns the shape of a plane for a tensor with the layout of its parameter's
+        planes."""
+        return torch.Size(self.shape_of(plane, like.shape, self.size_of(like)))
+
+    def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
+        """Returns the size of one plane of a parameter in bytes."""
+        return self.shape(plane, like).numel() * DTYPES[plane.type].itemsize
+
+    def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
+        """Allocates one plane of a parameter."""
+        dtype = DTYPES[plane.type]
+        if plane.sets_size:
+            return empty_plane(like, dtype, self.device)
+        return torch.empty(self.shape(plane, like), dtype=dtype, device=self.device)
+
+    def ordered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor in the layout of planes, in which a matrix is row-major."""
+        if not self.kernel.is_matrix:
+            return tensor
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
+        """Returns a tensor with the layout of the parameter's planes: the parameter itself, its
+        codes, or a matrix in C order."""
+        if self._codes:
+            return self._codes.like(param, state)
+        has_codes = self.hidden and state
+        return self.ordered(state[self.weight_planes[0].name] if has_codes else param)
