@@ -14,7 +14,14 @@ from tandem._storages import described, floats
 from tandem._tandem import Storage
 
 
-def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
+#: The number of elements from which vectors have states in codes. Norms and biases are shorter;
+#: vectors of this length are parameters that a framework has flattened, such as those of
+#: DeepSpeed's ZeRO and FSDP1.
+MIN_8BIT_VECTOR_SIZE = 65536
+
+
+def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None,
+                     min_8bit_vector_size: int | None = None) -> bool:
     """Returns whether a parameter keeps its states in float32 when others store codes.
 
     This is so for norms and biases, which use little memory but matter for accuracy.
@@ -24,8 +31,15 @@ def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
             not depend on the number of ranks.
         min_8bit_size: the minimum number of elements for codes, in a parameter with two or more
             dimensions; 0 or None for no limits.
+        min_8bit_vector_size: the minimum number of elements for codes in a vector; None if no
+            vector has codes.
     """
-    return bool(min_8bit_size) and (len(shape) < 2 or math.prod(shape) < min_8bit_size)
+    size = math.prod(shape)
+    if not min_8bit_size:
+        return False
+    if len(shape) < 2:
+        return min_8bit_vector_size is None or size < min_8bit_vector_size
+    return size < min_8bit_size
 
 
 @dataclass(frozen=True)

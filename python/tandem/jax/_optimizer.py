@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from tandem._arguments import to_integer
+from tandem._companions import MIN_8BIT_VECTOR_SIZE
 from tandem._finite_check import compiled_check
 from tandem._kernel import Kernel
 from tandem._messages import renamed
@@ -70,9 +71,11 @@ class Optimizer:
         metrics: whether steps record :attr:`State.metrics`.
         skip_nonfinite: whether a step first checks all gradients, and is skipped if one of them
             has a NaN or an infinity; see :attr:`State.skipped`.
-        min_8bit_size: leaves with fewer elements, and those with fewer than two dimensions, keep
-            their states in float32 if the strategy stores them as codes; 0 or None for codes
-            everywhere. It has no effect if the graph sums over all parameters.
+        min_8bit_size: leaves with fewer elements keep their states in float32 if the strategy
+            stores them as codes; 0 or None for codes everywhere. It has no effect if the graph
+            sums over all parameters.
+        min_8bit_vector_size: the same for leaves with fewer than two dimensions; None means that
+            states of no vector are codes.
         **hypers: the graph's hyperparameters: numbers, or functions of the number of steps taken
             so far, such as optax's schedules. ``betas`` sets ``beta1`` and ``beta2``. The
             graph's defaults apply to all others.
@@ -89,7 +92,8 @@ class Optimizer:
                  vectors: str | os.PathLike | None = None,
                  path: Sequence[str | os.PathLike] = (), seed: int = 0, threads: int = 0,
                  metrics: bool = False, skip_nonfinite: bool = False,
-                 min_8bit_size: int | None = 4096, **hypers):
+                 min_8bit_size: int | None = 4096,
+                 min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE, **hypers):
         if strategy == "auto":
             raise ValueError("strategy='auto' is one of tandem.torch's optimizers; pass the name of "
                              "a strategy, or a function that names one for each leaf. "
@@ -97,7 +101,8 @@ class Optimizer:
         if not isinstance(strategy, str) and not callable(strategy):
             raise TypeError("strategy must be the name of one, or a function of a leaf's path and "
                             f"the leaf that gives one, got {strategy!r}")
-        self._rules = Rules(graph, vectors, tuple(path), min_8bit_size, bool(metrics))
+        self._rules = Rules(graph, vectors, tuple(path), (min_8bit_size, min_8bit_vector_size),
+                            bool(metrics))
         self._strategy, self._seed, self._threads = strategy, to_integer("seed", seed), threads
         self._metrics, self._skips = bool(metrics), bool(skip_nonfinite)
         named = strategy if isinstance(strategy, str) else "fp32"

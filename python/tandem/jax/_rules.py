@@ -108,14 +108,16 @@ class Rules:
         vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
             matrices.
         path: directories that are searched for strategies.
-        min_8bit_size: the minimum number of elements for states in codes.
+        min_8bit_sizes: the minimum numbers of elements for states in codes, of matrices and of
+            vectors.
         metrics: whether kernels record metrics.
     """
 
     def __init__(self, graph: str | os.PathLike, vectors: str | os.PathLike | None,
-                 path: Sequence[str | os.PathLike], min_8bit_size: int | None, metrics: bool):
+                 path: Sequence[str | os.PathLike], min_8bit_sizes: tuple[int | None, int | None],
+                 metrics: bool):
         self._graphs, self._path = (graph, vectors), path
-        self._min_8bit_size, self._metrics = min_8bit_size, metrics
+        self._min_8bit_sizes, self._metrics = min_8bit_sizes, metrics
         self._of = functools.lru_cache(maxsize=None)(self._make)
         self._own = functools.lru_cache(maxsize=None)(self._make_own)
 
@@ -156,7 +158,7 @@ class Rules:
         own = self._own(strategy, is_vector)
         if TYPES.get(jnp.dtype(dtype)) not in (*own.types, "f32"):
             raise TypeError(self._refusal(label, dtype, strategy, own))
-        is_small = (keeps_f32_states(shape, self._min_8bit_size)
+        is_small = (keeps_f32_states(shape, *self._min_8bit_sizes)
                     and not sums_over_model(kernel))
         is_wide = TYPES[jnp.dtype(dtype)] not in own.types
         return self._of(Key(strategy, is_vector, is_wide, is_small))

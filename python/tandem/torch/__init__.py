@@ -22,9 +22,10 @@ from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
 from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
-                                Lion, Optimizer, Recommendation, RMSprop, change_strategy,
-                                convert_state, decode_weights, from_bitsandbytes,
-                                param_groups, recommend, to_bitsandbytes)
+                                Lion, Optimizer, Recommendation, RMSprop, WeightAverage,
+                                change_strategy, convert_state, decode_weights,
+                                from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
+                                weights)
 
 share_threads()
 
@@ -32,6 +33,7 @@ __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compres
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
            "MaskSetting", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
+           "WeightAverage",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
            "distributed", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
-           "param_groups", "recommend", "sharpness", "to_bitsandbytes"]
+           "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]

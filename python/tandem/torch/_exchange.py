@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -42,6 +42,13 @@ class Exchange:
         for group in self.groups:
             self._reduce(flags, group, _MAX)
         return bool(flags)
+
+    def any_of(self, flags: Iterable[bool]) -> list[bool]:
+        """Returns which of several flags are set on any rank."""
+        told = torch.tensor([int(flag) for flag in flags], dtype=torch.int32)
+        for group in self.groups:
+            self._reduce(told, group, _MAX)
+        return told.bool().tolist()
 
     def check(self, name: str, launch: object) -> None:
         """Checks that all ranks are about to launch the same step.

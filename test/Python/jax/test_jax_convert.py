@@ -63,6 +63,7 @@ def trained_torch(strategy, name, params, seeds=range(2), **options):
 def compared(source, target, name="adamw", shapes=SHAPES, dtypes=None, written=False,
              bound=0, path=(STRATEGY_PATH,), **options):
     """Converts in both libraries and compares, also after another step."""
+    torch = pytest.importorskip("torch")
     import tandem.torch
     ours, theirs = make(source, name, path=path), make(target, name, min_8bit_size=bound, path=path)
     params = arrays(shapes, dtype_of(ours))
@@ -77,8 +78,11 @@ def compared(source, target, name="adamw", shapes=SHAPES, dtypes=None, written=F
     convert = jax.jit(functools.partial(convert_state, source=ours, target=theirs, **options))
     params, state = convert(state, given)
     assert_same_bits(params, [to_jax(w) for w in weights])
-    want = state_of_torch(theirs, [state_dict["state"].get(i, {}) for i in range(len(weights))],
-                          params)
+    loaded = getattr(tandem.torch, KINDS[name])([torch.nn.Parameter(w) for w in weights],
+                                                strategy=target, min_8bit_size=bound, path=path)
+    loaded.load_state_dict(state_dict)
+    want = state_of_torch(theirs, [loaded.state.get(p, {}) for p in
+                                   loaded.param_groups[0]["params"]], params)
     assert_same_bits(state, want)
     params, state = jax.jit(theirs.step)(gradients(params, 5), state, params)
     assert int(state.count) == 3

@@ -446,22 +446,6 @@ def joined_rows():
     return [torch.equal(gather(param), gather(want)), list(shape), len(same)]
 
 
-def full():
-    """Loads a full state dict into an optimizer of one process, and back."""
-    model, whole = sharded(), Model()
-    optimizer = optimizer_of(model.parameters(), "collage-plus")
-    backward(model, 0)
-    optimizer.step()
-    options = StateDictOptions(full_state_dict=True)
-    state = get_optimizer_state_dict(model, optimizer, options=options)
-    plain = optimizer_of(whole.parameters(), "collage-plus")
-    set_optimizer_state_dict(whole, plain, state, options=options)
-    other = sharded()
-    again = optimizer_of(other.parameters(), "collage-plus")
-    set_optimizer_state_dict(other, again, state, options=options)
-    return [_hash(optimizer, model), _hash(plain, whole), _hash(again, other)]
-
-
 def flat():
     """Loads a flat state dict over several optimizers' parameters; one of another graph is
     refused."""

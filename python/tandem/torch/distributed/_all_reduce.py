@@ -112,7 +112,8 @@ class GradientAllReduce:
         """Creates buckets of the optimizer's parameters if these have changed."""
         grouped = [(index, param, group) for index, param, group in self._optimizer._groups
                    if param.requires_grad]
-        known = [(id(param), group["strategy"], group["min_8bit_size"])
+        known = [(id(param), group["strategy"],
+                  (group["min_8bit_size"], group["min_8bit_vector_size"]))
                  for _, param, group in grouped]
         if known == self._known:
             return

@@ -15,6 +15,7 @@ from tandem.torch._exchange import Exchange
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
 from tandem.torch.optim._optimizer import Optimizer
+from tandem.torch.optim.state._identity import identity
 
 
 def greedy_partition(sizes: Sequence[int], ranks: int,
@@ -118,7 +119,8 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     def _check_ranks(self) -> None:
         """Raises an error on every rank if the ranks were given different arguments."""
         given = [[(tuple(p.shape), str(p.dtype), p.requires_grad) for p in group["params"]]
-                 + [group.get(name) for name in ("strategy", "seed", "min_8bit_size")]
+                 + [group.get(name) for name in ("strategy", "seed", "min_8bit_size",
+                                                    "min_8bit_vector_size")]
                  for group in self.param_groups]
         number = zlib.crc32(repr(given).encode())
         ends = torch.tensor([number, -number], device=self._default_device)
@@ -221,7 +223,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     def state_dict(self) -> dict:
         """Returns the state of all ranks as in one process, on the rank that consolidated it."""
         return super().state_dict() | {
-            "tandem": self.optim._identity()}
+            "tandem": identity(self.optim._groups.specs, self.optim._groups.strategies)}
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Loads this rank's part of a state, bit for bit, and the groups' options.
@@ -241,7 +243,8 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
         kept = {key for part in own for key in part}
         self.optim.load_state_dict(state_dict | {
             "state": {k: v for k, v in state_dict["state"].items() if k in kept},
-            "param_groups": [{**g, "params": part} for g, part in zip(given, own)]})
+            "param_groups": [{**g, "params": part} for g, part in zip(given, own)]},
+            convert=False)  # other ranks would keep the weights from before
         self._sync_param_groups(self.optim.param_groups, self.param_groups)
         if self._codes:
             self._codes.reload()

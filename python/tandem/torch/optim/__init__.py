@@ -10,17 +10,19 @@ All of them are subclasses of :class:`Optimizer`, which takes any optimizer grap
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 
-from tandem.torch.optim.peers._bitsandbytes import from_bitsandbytes, to_bitsandbytes
-from tandem.torch.optim.state._change import change_strategy
-from tandem.torch.optim.state._convert import convert_state
-from tandem.torch.optim.state._decode import DecodedWeights, decode_weights
 from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
                                          RMSprop)
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
+from tandem.torch.optim.peers._bitsandbytes import from_bitsandbytes, to_bitsandbytes
+from tandem.torch.optim.state._change import change_strategy
+from tandem.torch.optim.state._convert import convert_state
+from tandem.torch.optim.state._decode import DecodedWeights, decode_weights
+from tandem.torch.optim.state._matching import IncompatibleKeys
+from tandem.torch.optim.state._weights import WeightAverage, weights
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "LAMB", "Lion",
-           "Optimizer", "RMSprop", "Recommendation", "SGD", "change_strategy", "convert_state",
-           "decode_weights", "from_bitsandbytes", "param_groups", "recommend",
-           "to_bitsandbytes"]
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "IncompatibleKeys", "LAMB",
+           "Lion", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
+           "change_strategy", "convert_state", "decode_weights", "from_bitsandbytes",
+           "param_groups", "recommend", "to_bitsandbytes", "weights"]

@@ -20,12 +20,12 @@ from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
 
 #: Options of a param group that select the kernel for its parameters and its inputs.
-OPTIONS = ("strategy", "min_8bit_size", "maximize")
+OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize")
 
 
 def check_options(group: Mapping, index: int) -> None:
     """Refuses invalid values of these options."""
-    strategy, size, maximize = (group.get(name) for name in OPTIONS)
+    strategy, maximize = group.get("strategy"), group.get("maximize")
     if not isinstance(strategy, str):
         raise TypeError(f"strategy of param group {index} must be a strategy's name, got "
                         f"{strategy!r}")
@@ -33,12 +33,14 @@ def check_options(group: Mapping, index: int) -> None:
         raise ValueError(f"strategy of param group {index} is 'auto', which AdamW and Adam take "
                          "for all groups together: AdamW(..., strategy='auto', memory='24GiB'); "
                          "name one here, as tandem.torch.recommend does")
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
-        raise TypeError(f"min_8bit_size of param group {index} must be a number of "
-                        f"elements, or None for none, got {size!r}")
-    if size is not None and size < 0:
-        raise ValueError(f"min_8bit_size of param group {index} is {size}; it must be at "
-                         "least 0, which stands for no bound")
+    for name in ("min_8bit_size", "min_8bit_vector_size"):
+        size = group.get(name)
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+            raise TypeError(f"{name} of param group {index} must be a number of "
+                            f"elements, or None for none, got {size!r}")
+        if size is not None and size < 0:
+            raise ValueError(f"{name} of param group {index} is {size}; it must be at "
+                             "least 0, which stands for no bound")
     if not isinstance(maximize, bool):
         raise TypeError(f"maximize of param group {index} must be True or False, got "
                         f"{maximize!r}")
@@ -138,6 +140,10 @@ class ParamGroups:
         number, at = self._position(param)
         return sum(len(group["params"]) for group in self.list[:number]) + at, number
 
+    def place_in_group(self, param: torch.Tensor) -> int:
+        """Returns the position of a parameter in its group."""
+        return self._position(param)[1]
+
     def group_of(self, param: torch.Tensor) -> dict | None:
         """Returns the group of a parameter, or None if no group has it."""
         position = self._position(param)
@@ -219,8 +225,10 @@ class ParamGroups:
         self._noted = self._options()
 
     def _options(self) -> list[tuple]:
-        """Returns the groups' current values of OPTIONS."""
-        return [tuple(map(group.get, OPTIONS)) for group in self.list]
+        """Returns the groups' current values of OPTIONS, and of options that the graph does not
+        have, which may be set at any time."""
+        names = (*OPTIONS, *self.hypers.flags)
+        return [tuple(map(group.get, names)) for group in self.list]
 
     def has_changed(self, param: torch.Tensor | None = None) -> bool:
         """Returns whether the options of groups, or only those of a parameter's group, differ
@@ -230,7 +238,7 @@ class ParamGroups:
             return self._options() != self._noted
         position = self._position(param)
         return bool(position) and (tuple(map(self.list[position[0]].get, OPTIONS))
-                                   != self._noted[position[0]])
+                                   != self._noted[position[0]][:len(OPTIONS)])
 
     def check_changes(self, check: Callable[[int], None],
                       has_planes: Callable[[torch.Tensor], bool]) -> None:

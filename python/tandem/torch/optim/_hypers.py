@@ -8,7 +8,7 @@ import torch
 from torch.optim.optimizer import required
 
 #: Flags of torch.optim's param groups that change the update.
-_FLAGS = ("amsgrad", "centered", "dampening", "momentum", "nesterov")
+_FLAGS = ("amsgrad", "centered", "dampening", "max_norm", "momentum", "nesterov")
 
 
 class Hypers:
@@ -99,10 +99,15 @@ class Hypers:
     def check(self, group: Mapping, index: int) -> None:
         """Refuses invalid values that kernels do not check."""
 
+    @property
+    def flags(self) -> list[str]:
+        """The options of PyTorch's optimizers that this one does not have."""
+        return [name for name in _FLAGS if name not in self.defaults]
+
     def check_flags(self, group: Mapping, index: int) -> None:
         """Refuses options of PyTorch's optimizers that the kernel does not support."""
-        for name in _FLAGS:
-            if name not in self.defaults and group.get(name):
+        for name in self.flags:
+            if group.get(name):
                 raise ValueError(
                     f"param group {index} has {name}={group[name]!r}, which the kernel of "
                     f"{self.owner} does not compute; leave it out, or take another "

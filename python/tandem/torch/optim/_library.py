@@ -11,6 +11,7 @@ from tandem.torch.optim.advice import _auto
 from tandem.torch.optim.advice._recommend import AUTO
 from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim.state._identity import identified
+from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.peers._dropin import refuse, without_torch_options
 from tandem.torch.optim._optimizer import Optimizer
 
@@ -24,10 +25,10 @@ _OPTIONS = """
     Hyperparameters that are not given have the graph's defaults. Further arguments
     are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
     ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
-    ``gradient_release``, ``min_8bit_size`` and ``maximize``. torch.optim's ``foreach``
-    and ``fused`` are taken and change nothing, since a step is one kernel; its
-    ``differentiable``, ``amsgrad`` and what else a kernel does not compute may be None,
-    False or 0.
+    ``gradient_release``, ``min_8bit_size``, ``min_8bit_vector_size`` and ``maximize``.
+    torch.optim's ``foreach`` and ``fused`` are taken and change nothing, since a step is one
+    kernel; its ``differentiable``, ``amsgrad`` and what else a kernel does not compute may be
+    None, False or 0.
     """
 
 
@@ -255,9 +256,10 @@ class Adafactor(_Library):
         del defaults["rho"], defaults["mixing"]
         return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
 
-    def load_state_dict(self, state_dict: dict) -> None:
+    def load_state_dict(self, state_dict: dict, strict: bool = True,
+                        convert: bool = True) -> IncompatibleKeys | None:
         """Loads a state, which may be one of torch.optim.Adafactor, whose means along rows and
         columns have two dimensions."""
         state_dict = identified(state_dict)
-        super().load_state_dict(state_dict if "tandem" in state_dict else
-                                _with_flat_means(state_dict))
+        return super().load_state_dict(state_dict if "tandem" in state_dict else
+                                       _with_flat_means(state_dict), strict, convert)

@@ -68,6 +68,29 @@ def warn_of_taken_gradients(names: Sequence[str], owner: str, strategy: str,
         stacklevel=2)
 
 
+def warn_of_start(name: str, steps: int) -> None:
+    """Warns that a parameter starts anew after a state was loaded.
+
+    Args:
+        name: the name of the parameter.
+        steps: the number of steps that others have taken.
+    """
+    warnings.warn(
+        f"{name} starts anew, as after no step, while others have taken {steps}: the loaded state "
+        "dict has no state for it. torch.distributed.checkpoint loads none for parameters that are "
+        "frozen; set requires_grad before you load", UserWarning, stacklevel=2)
+
+
+def warn_of_frozen(names: Sequence[str]) -> None:
+    """Warns that a checkpoint may lose the states of frozen parameters."""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    _once("frozen", (
+        f"{names[0]}{more} are frozen (requires_grad=False) and have states that complete their "
+        "weights. torch.distributed.checkpoint loads no states of frozen parameters, so that "
+        "these lose the bits that are only in their states; set requires_grad before you load "
+        "such a checkpoint, or save optimizer.state_dict() with torch.save"))
+
+
 def warn_of_no_gradient(params: Sequence[torch.Tensor]) -> None:
     """Warns that an optimizer has never had a gradient.
 

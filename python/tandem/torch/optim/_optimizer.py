@@ -6,13 +6,14 @@ import copy
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 
 import torch
 
 import tandem
+from tandem._companions import MIN_8BIT_VECTOR_SIZE
 from tandem._convert import compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
@@ -28,9 +29,12 @@ from tandem.torch.optim.gradients._hooks import GradientHooks
 from tandem.torch.optim.launch._runner import StepRunner
 from tandem.torch.optim.state import _checkpoint, _identity, _versions
 from tandem.torch.optim.state._empty_step import is_empty
+from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.state._specs import StateSpecs
 from tandem.torch.optim.state._store import StateStore
 
+#: The option that param groups of early pickles lack, whose vectors have no codes.
+_LATE = "min_8bit_vector_size"
 #: Options that cannot be combined with gradient_release, and why.
 _CONFLICTS = {
     "metrics": "metrics are sums over a step of all parameters, and gradient_release=True "
@@ -56,8 +60,8 @@ class Optimizer(torch.optim.Optimizer):
     float32 gradients and are updated in f32 arithmetic, with their states stored under the
     strategy. Gradients of a type other than the kernel's are rounded to it, to nearest.
 
-    ``strategy``, ``min_8bit_size`` and ``maximize`` are options of param groups, like the
-    hyperparameters. The first two determine how states are stored, so they cannot change while
+    ``strategy``, ``min_8bit_size``, ``min_8bit_vector_size`` and ``maximize`` are options of param groups, like the
+    hyperparameters. All but the last determine how states are stored, so they cannot change while
     there are states: see :func:`convert_state`.
 
     If a strategy stores the weight in codes, parameters are bfloat16 or float16 and hold the
@@ -100,10 +104,12 @@ class Optimizer(torch.optim.Optimizer):
             gradient is complete, and releases the gradient, so that no two parameters have one
             at a time (docs/Torch.md). Features that need all gradients, such as ``metrics`` and
             ``skip_nonfinite``, cannot be used.
-        min_8bit_size: parameters with fewer elements, and those with fewer than two dimensions,
-            such as norms and biases, keep their states in float32 if the strategy stores them as
-            codes; 0 or None for codes everywhere. It has no effect if the graph sums over all
-            parameters, as with ``max_norm``.
+        min_8bit_size: parameters with fewer elements keep their states in float32 if the
+            strategy stores them as codes; 0 or None for codes everywhere. It has no effect if
+            the graph sums over all parameters, as with ``max_norm``.
+        min_8bit_vector_size: the same for parameters with fewer than two dimensions. Norms and
+            biases are shorter than the default; parameters that a framework has flattened are
+            longer. None means that states of no vector are codes.
         maximize: whether to maximize the objective, by negating gradients. This is not possible
             with gradients in codes.
         **hypers: the graph's hyperparameters; the graph's defaults apply to all others.
@@ -132,6 +138,7 @@ class Optimizer(torch.optim.Optimizer):
         skip_nonfinite: bool = False,
         gradient_release: bool = False,
         min_8bit_size: int | None = 4096,
+        min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE,
         maximize: bool = False,
         **hypers,
     ):
@@ -150,7 +157,7 @@ class Optimizer(torch.optim.Optimizer):
                 + ", ".join(defaults)
             )
         _wrappers.refuse_part(self.kernel)
-        options = dict(zip(OPTIONS, (strategy, min_8bit_size, maximize)))
+        options = dict(zip(OPTIONS, (strategy, min_8bit_size, min_8bit_vector_size, maximize)))
         super().__init__(params, defaults | hypers | options)
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
@@ -178,6 +185,8 @@ class Optimizer(torch.optim.Optimizer):
         self._runner = StepRunner(self._groups, self._store, self._gradients)
         self._hooks = GradientHooks(self._groups, self._store, self._gradients,
                                     self._runner.update, self._runner.check_changes)
+        #: Whether state dicts have planes in types that collectives carry.
+        self._packs = True
         #: Decodes the weights of modules on demand, if enabled. Modules own it.
         self._decoder_ref: Callable = lambda: None
 
@@ -351,9 +360,9 @@ class Optimizer(torch.optim.Optimizer):
             self._gradients.keep()
             return loss
         self._hooks.check_left_over()
+        self._hooks.renew()
         self._update()
         self._hooks.begin_pass()
-        self._hooks.renew()
         return loss
 
     def _update(self) -> None:
@@ -460,7 +469,11 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict:
         """Returns the state dict as in torch.optim, with the graph and strategies under "tandem"
-        and, for torch.distributed.checkpoint, in its groups. Hooks get all of it."""
+        and, for torch.distributed.checkpoint, in its groups. Hooks get all of it.
+
+        Planes of types that gloo or NCCL do not carry, int16 and float8, are views in types of
+        the same size, float16 and uint8.
+        """
         self._runner.check_changes()
         hooks = self._optimizer_state_dict_post_hooks
         self._optimizer_state_dict_post_hooks = type(hooks)()
@@ -468,36 +481,75 @@ class Optimizer(torch.optim.Optimizer):
             state_dict = super().state_dict()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
-        state_dict = _identity.signed(state_dict, self._identity())
+        state_dict = _checkpoint.saved(state_dict, self._groups, self._packs)
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         return state_dict
 
-    def _identity(self) -> dict:
-        """Returns what this optimizer and the state dicts that it loads must share."""
-        return _identity.identity(self._groups.specs, self._groups.strategies)
+    @contextmanager
+    def early_state_dicts(self) -> Iterator[None]:
+        """Returns a context in which state dicts have planes in the types that they had before
+        version 4 of state dicts. torch.distributed.checkpoint needs such a dict to load an earlier
+        checkpoint into."""
+        before, self._packs = self._packs, False
+        try:
+            yield
+        finally:
+            self._packs = before
 
-    def load_state_dict(self, state_dict: dict) -> None:
+    def load_state_dict(self, state_dict: dict, strict: bool = True,
+                        convert: bool = True) -> IncompatibleKeys | None:
         """Loads a state, bit for bit, and the groups' scalars.
 
-        The ``min_8bit_size`` of a loaded group replaces the optimizer's.
+        If both sides have names of parameters, states go by name, and by position otherwise. The
+        ``min_8bit_size`` of a loaded group replaces the optimizer's.
+
+        States of other strategies, and those of torch.optim, bitsandbytes, torchao and FlashOptim
+        for the same kind of optimizer, are converted: exactly where the strategy's storages can
+        hold their values and rounded to nearest elsewhere, with a warning that says so. This
+        needs the weights that belong to them, so load the model first. Parameters get the
+        converted weights.
+
+        A state that completes a weight, such as its low bits, belongs to this weight. States that
+        complete those of other parameters are refused, and if a weight is unknown, the next step
+        refuses to use it with such a state.
+
+        Args:
+            state_dict: the result of :meth:`state_dict`, or of another library's.
+            strict: whether all parameters have to match. Otherwise what fits is loaded.
+            convert: whether states may be converted.
+
+        Returns:
+            With ``strict=False``, the parameters whose states were not loaded and those that this
+            optimizer does not have; None otherwise.
 
         Raises:
-            ValueError: the state has another graph, or other strategies or parameters. Nothing
-                has changed then.
+            ValueError: the state has another graph, other parameters, or other strategies and
+                ``convert`` is False. Nothing has changed then.
         """
         hooks = self._optimizer_load_state_dict_pre_hooks
         state_dict = state_dict.copy()
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        state_dict = _checkpoint.prepared(state_dict, self._groups)
+        loaded = _checkpoint.prepared(state_dict, self._groups, strict, convert)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
-            super().load_state_dict(_checkpoint.sealed(state_dict))
+            super().load_state_dict(_checkpoint.sealed(loaded.state_dict))
         finally:
             self._optimizer_load_state_dict_pre_hooks = hooks
+        self._write_weights(loaded.weights)
+        if strict:
+            self._store.expect(loaded.checksums)
+        return None if strict else loaded.keys
+
+    @torch.no_grad()
+    def _write_weights(self, weights: Iterable[torch.Tensor] | None) -> None:
+        """Gives parameters the weights that a conversion has changed."""
+        for param, weight in zip(self._groups.params, weights or ()):
+            if not is_placeholder(param):
+                param.copy_(weight)
 
     def __deepcopy__(self, memo: dict):
         memorize_copies(chain(self._groups.params, *(s.values() for s in self.state.values())),
@@ -526,7 +578,7 @@ class Optimizer(torch.optim.Optimizer):
             setattr(self, name, value)
         self.defaults.pop("differentiable", None)  # added by PyTorch
         for group in self.param_groups:
-            for name, value in {**self.defaults, _identity.KEY: ""}.items():
+            for name, value in {**self.defaults, _identity.KEY: "", _LATE: None}.items():
                 group.setdefault(name, value)
         self._groups.note()
         _versions.update(self._groups, self._store.states, version)

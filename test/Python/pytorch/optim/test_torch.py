@@ -24,7 +24,8 @@ from support.torch_needs import needs_grad_dtype, needs_names
 from torch.optim import lr_scheduler
 
 SHAPES = [(17,), (3, 5)]
-OPTIONS = {"strategy": "collage-plus", "min_8bit_size": 4096, "maximize": False}
+OPTIONS = {"strategy": "collage-plus", "min_8bit_size": 4096, "min_8bit_vector_size": 65536,
+           "maximize": False}
 
 
 def train_alike(theirs, ours, schedules=(), steps=6):

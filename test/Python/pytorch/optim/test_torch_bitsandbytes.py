@@ -460,8 +460,8 @@ def test_states_of_version_1_go_back():
     state["state"] = {0: planes}
     theirs = tt.to_bitsandbytes(state, params)["state"][0]
     assert theirs["state1"].view(-1)[:2].tolist() == [0, 3]
-    state["tandem"]["version"] = 4
-    with pytest.raises(ValueError, match="states are of version 4"):
+    state["tandem"]["version"] = 5
+    with pytest.raises(ValueError, match="states are of version 5"):
         tt.to_bitsandbytes(state, params)
 
 

@@ -262,7 +262,7 @@ def test_states_of_version_1_are_converted(tmp_path, name):
     torch.testing.assert_close(new["state"][0]["exp_avg_sq"].view(-1)[:2],
                                scale.expand(2), rtol=0.004, atol=0)
     assert state["state"][0]["exp_avg"].view(-1)[0] == 1, "what was passed has changed"
-    assert new["tandem"]["version"] == 3
+    assert new["tandem"]["version"] == 4
     tt.AdamW(weights_of(weights), strategy="fp32-optim").load_state_dict(new)
 
 
@@ -272,10 +272,9 @@ def weights_of(weights):
 
 def test_states_of_version_1_are_loaded(tmp_path):
     optimizer, state = old_state(tmp_path, "adam8bit")
-    with pytest.raises(ValueError, match="differ in storages.; take it over with "
-                                         "tandem.torch.convert_state"):
+    with pytest.raises(ValueError, match="differ in storages.; leave convert=False out"):
         tt.AdamW(weights_of(params_of(optimizer)), strategy="adam8bit",
-                 min_8bit_size=0).load_state_dict(state)
+                 min_8bit_size=0).load_state_dict(state, convert=False)
     same = tt.AdamW(weights_of(params_of(optimizer)), strategy="adam8bit", path=[tmp_path],
                     min_8bit_size=0)
     same.load_state_dict(state)
@@ -309,11 +308,11 @@ def test_states_of_a_later_version():
     optimizer = make("coat")
     train(optimizer, [0])
     state = optimizer.state_dict()
-    state["tandem"]["version"] = 4
+    state["tandem"]["version"] = 5
     for use in (optimizer.load_state_dict,
                 lambda state: tt.convert_state(state, params_of(optimizer), "fp32")):
-        with pytest.raises(ValueError, match="states are of version 4, but this Tandem knows "
-                                             "those up to version 3; load it with a later"):
+        with pytest.raises(ValueError, match="states are of version 5, but this Tandem knows "
+                                             "those up to version 4; load it with a later"):
             use(state)
 
 

@@ -275,7 +275,8 @@ def test_max_norm_is_for_decay_inside():
 def test_defaults_are_those_of_torch():
     ours = tt.AdamW(parameters([(3,)])).defaults
     theirs = torch.optim.AdamW(parameters([(3,)])).defaults
-    assert {name for name in ours if name not in theirs} == {"strategy", "min_8bit_size"}
+    assert {name for name in ours if name not in theirs} == {
+        "strategy", "min_8bit_size", "min_8bit_vector_size"}
     assert all(ours[name] == theirs[name] for name in ours if name in theirs)
 
 

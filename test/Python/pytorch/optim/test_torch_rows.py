@@ -281,7 +281,7 @@ def test_pickles_of_version_2():
     optimizer, (state, _) = make("adam8bit", params), of_version_2(params)
     optimizer.load_state_dict(state)
     old = optimizer.__getstate__()
-    assert old.pop("version") == 3
+    assert old.pop("version") == 4
     old["state"] = {param: dict(state["state"][i]) for i, param in enumerate(params)}
     same = pickle.loads(pickle.dumps(optimizer))
     same.__setstate__(pickle.loads(pickle.dumps(old)))

@@ -96,7 +96,7 @@ def _maximizes(group: Mapping, options: Mapping) -> bool:
 def _refuse(groups: list[dict], options: Mapping) -> None:
     """Refuses options that leave no choice of a strategy."""
     for index, group in enumerate(groups):
-        for option in ("strategy", "min_8bit_size"):
+        for option in ("strategy", "min_8bit_size", "min_8bit_vector_size"):
             if option in group:
                 raise ValueError(f"param group {index} has {option}={group[option]!r} beside "
                                  "strategy='auto'; leave that out, or name the strategies of all "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tandem._companions import MIN_8BIT_VECTOR_SIZE
 from tandem._convert import compiled
 from tandem._param_planes import has_rows
 from tandem.torch._shards import Shard
@@ -100,11 +101,15 @@ class Footprints:
         releases: whether backward passes release gradients (``gradient_release``).
         min_8bit_size: the bound below which states are float32.
         kind: the optimizer.
+        min_8bit_vector_size: the same bound for vectors.
     """
 
     def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096,
-                 kind: Kind = KINDS["AdamW"]):
-        self.releases, self._group = releases, {"min_8bit_size": min_8bit_size}
+                 kind: Kind = KINDS["AdamW"],
+                 min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE):
+        self.releases = releases
+        self._group = {"min_8bit_size": min_8bit_size,
+                       "min_8bit_vector_size": min_8bit_vector_size}
         self._specs = StateSpecs(
             lambda graph, strategy, target, rules: compiled(graph, strategy, (), target, rules),
             kind.graph, "fp32", kind.vectors)

@@ -95,10 +95,16 @@ class GradientHooks:
         _owners[id(param)] = owner
 
     def renew(self) -> None:
-        """Registers hooks that are gone. A parameter loses its hook if it is swapped for another
-        tensor, as ``Module.to`` does where torch.__future__ says so."""
-        for param in [param for param in self._handles if not self._is_on(param)]:
-            self._register(param)
+        """Registers hooks that no longer run, before a step that finds gradients in ``p.grad``.
+
+        A parameter keeps its list of hooks if it is swapped for another tensor, as ``Module.to``
+        does where torch.__future__ says so, but PyTorch no longer runs it until it is set again.
+        """
+        for param in [param for param in self._handles if param.grad is not None]:
+            if self._is_on(param):
+                param._post_accumulate_grad_hooks = param._post_accumulate_grad_hooks
+            else:
+                self._register(param)
 
     def leave(self, params: list[torch.Tensor]) -> None:
         """Ends the hooks of parameters."""

@@ -63,6 +63,18 @@ class Launch:
         self._histories: list[tuple[Mapping, History]] = []
 
     @property
+    def sums(self) -> bool:
+        """Whether the launch computes values from all shards of a tensor."""
+        return bool(self.kernel.reductions or self.kernel.measures or self.check)
+
+    def release_states(self) -> None:
+        """Releases the states of a step that has been taken. Binding compares their planes'
+        addresses in the next one."""
+        for bound in self.bound_params:
+            bound.state = None
+        self._histories = []
+
+    @property
     def params(self) -> list[torch.Tensor]:
         """The parameters of the step."""
         if self._params is None:
@@ -113,7 +125,7 @@ class Launch:
         exchange of reductions between them, which is None if there is nothing to exchange."""
         self.exchange, shards = None, [bound.shard for bound in self.bound_params]
         self.shardings = [bound.sharding for bound in self.bound_params]
-        if not (self.kernel.reductions or self.kernel.measures or self.check):
+        if not self.sums:
             return
         groups, self.shardings = numbered_groups(shards, self.shardings)
         if groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from operator import is_
+from typing import NamedTuple
 
 import torch
 
@@ -22,9 +22,19 @@ from tandem.torch.optim.launch._bound import BoundParam, bind
 from tandem.torch.optim.launch._device_step import DeviceStep
 from tandem.torch.optim.launch._launch import Launch, Launches
 from tandem.torch.optim.state import _counters
-from tandem.torch.optim.state._sharding import asks_ranks
+from tandem.torch.optim.state._sharding import asks_ranks, place_of
 from tandem.torch.optim.state._store import StateStore
 from tandem.torch.optim.state._values import decode_weights
+
+
+class SharedParams(NamedTuple):
+    """The parameters about which ranks exchange words before a step, by process group."""
+
+    count: int  #: the number of all parameters of the optimizer
+    #: the index and the parameter of those that ranks gather or encode together
+    gathered: dict[object, list[tuple[int, torch.Tensor]]]
+    #: the parameters that kernels sum over shards
+    summed: dict[object, list[torch.Tensor]]
 
 
 class StepRunner:
@@ -50,8 +60,8 @@ class StepRunner:
         self._launches = Launches(groups.specs, groups.arguments["skip_nonfinite"])
         self._device_step = DeviceStep()
         self._bound: list[BoundParam | None] = []
-        #: All parameters, and those that ranks gather for a step, once known.
-        self._gathered: tuple[list, dict] | None = None
+        #: The parameters about which ranks exchange words before a step, once known.
+        self._gathered: SharedParams | None = None
         #: Detects whether a step repeats the last one, and has the launches of that step.
         self._replay: _tandem.ReplayCache | None = None
         self._running: list[Launch] = []
@@ -60,9 +70,10 @@ class StepRunner:
         self.skip_exchange: Exchange | None = None
         #: Whether steps have found no gradient so far.
         self._is_idle = True
-        #: The parameters with a state, their states, and the addresses of all planes, when the
-        #: parameters were bound.
-        self._states: list = []
+        #: The identities of the parameters with a state and of their states, and the addresses of
+        #: all planes, when the parameters were bound. Nothing here owns a state between steps, so
+        #: that one that is replaced is freed.
+        self._states: list[int] = []
         self._addresses: list[int] = []
         self.measured: list[Launch] | None = None
         self.grad_scale: torch.Tensor | None = None
@@ -116,22 +127,30 @@ class StepRunner:
     def update(self, only: torch.Tensor | None = None) -> None:
         """Takes the step of all parameters that have a gradient, or of only one of them."""
         started: list[torch.Tensor] = []
+        filled: list[torch.Tensor] = []
         try:
             if only is None:
                 self.check_changes()
+                self._fill_absent(filled)
             self._unscale()
             if (only is None and self._replay is not None
                     and self._replay.read(self.groups.list, self.store.states)):
                 self._repeat()
             else:
+                self.store.check_expected()
                 self._run(started, only)
         except BaseException:
             self._end(started)
             raise
+        finally:
+            for param in filled:
+                param.grad = None
 
     def forget(self) -> None:
         """Forgets all bound parameters, so that the next step binds them again."""
         self._bound, self._replay, self._gathered = [], None, None
+        for launch in self._launches:
+            launch.release_states()
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
         """Runs one step, and adds the parameters whose state is new to `started`."""
@@ -162,6 +181,8 @@ class StepRunner:
             self._end(started)
         elif only is None and launches and not converted and not copies:
             self._replay = self._watched(launches)
+        for launch in launches:
+            launch.release_states()
         del converted  # the kernels have read them
 
     def _end(self, started: list[torch.Tensor]) -> None:
@@ -191,7 +212,7 @@ class StepRunner:
         """Returns a cache that detects whether only gradients change in the next step, if
         possible."""
         if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-                or self._gathered[1]  # ranks exchange which gradients they have
+                or self._shared.gathered  # ranks exchange which gradients they have
                 or any(launch.spec.hidden or launch.spec.encodes for launch in launches)):
             return None
         count = "" if self.groups.is_capturable else launches[0].spec.step or ""
@@ -245,6 +266,7 @@ class StepRunner:
                 if bound is None or bound.group != number or not bound.is_current(param):
                     bound_params[index] = bound = self._bind(index, number, param, started)
                     has_new = True
+                bound.state = self.store.get(param)
                 grad = self._gradient_of(bound, number, negated, converted)
                 launch, step = self._enlist(bound, grad, converted)
                 if (launch, step, bound.dtype) != known:
@@ -254,7 +276,7 @@ class StepRunner:
         for launch in self._launches:
             launch.encode_enlisted()
         if has_new:
-            self._states = [*self.store.states, *self.store.states.values()]
+            self._states = self._identities()
             self._addresses = self._plane_addresses()
         return converted
 
@@ -275,23 +297,42 @@ class StepRunner:
         """Raises an error on all ranks if some have no gradient for a parameter that all gather
         or encode together, because the others would wait for them. On GPUs the process group's
         timeout ends the wait instead."""
-        if self._gathered is None or len(self._gathered[0]) != self.groups.count:
-            self._gathered = self._find_gathered()
-        for group, params in self._gathered[1].items():
+        for group, params in self._shared.gathered.items():
             Exchange([group]).check(self.groups.specs.main.kernel.name, [
                 (index, self.gradients.has(param)) for index, param in params])
 
-    def _find_gathered(self) -> tuple[list, dict]:
-        """Returns all parameters, and, for each process group, those that ranks gather or encode
-        together, by index."""
-        found: dict = {}
-        params = list(self.groups)
-        for index, param, group in params:
-            shard = shard_of(param) if param.requires_grad and param.is_cpu else None
-            if shard is not None and asks_ranks(
-                    self.groups.specs.of(param, group), shard):
-                found.setdefault(shard.group, []).append((index, param))
-        return params, found
+    def _fill_absent(self, filled: list[torch.Tensor]) -> None:
+        """Gives shards that have no gradient one of zeros if those of other ranks have one, and
+        adds them to `filled`. Ranks add up the squares of all shards together, and the gradient of
+        an expert may be absent on ranks where no token went to it."""
+        for group, params in self._shared.summed.items():
+            device = local_of(params[0]).device
+            flags = Exchange([group], device).any_of(map(self.gradients.has, params))
+            for param in (param for param, found in zip(params, flags)
+                          if found and not self.gradients.has(param)):
+                param.grad = torch.zeros_like(param)
+                filled.append(param)
+
+    @property
+    def _shared(self) -> SharedParams:
+        """The parameters about which ranks exchange words before a step."""
+        if self._gathered is None or self._gathered.count != self.groups.count:
+            self._gathered = self._find_shared()
+        return self._gathered
+
+    def _find_shared(self) -> SharedParams:
+        """Returns the parameters that ranks gather, encode or sum together, by process group."""
+        found = SharedParams(self.groups.count, {}, {})
+        for index, param, group in self.groups:
+            shard = shard_of(param) if param.requires_grad else None
+            spec = self.groups.specs.of(param, group) if shard is not None else None
+            if spec is None:
+                continue
+            if param.is_cpu and asks_ranks(spec, shard):
+                found.gathered.setdefault(shard.group, []).append((index, param))
+            elif self._launches[spec].sums and place_of(spec, shard)[1] is not None:
+                found.summed.setdefault(shard.group, []).append(param)
+        return found
 
     def _gradient_of(self, bound: BoundParam, number: int, negated: dict | None,
                      converted: list) -> torch.Tensor | None:
@@ -353,10 +394,9 @@ class StepRunner:
     def _current_params(self) -> list[BoundParam | None]:
         """Returns the binding of each parameter, None for one that has yet to be bound.
         If a state or a plane has been replaced, all are to be bound again."""
-        states = [*self.store.states, *self.store.states.values()]
-        same = len(states) == len(self._states) and all(map(is_, states, self._states))
         try:
-            same = same and self._plane_addresses() == self._addresses
+            same = (self._identities() == self._states
+                    and self._plane_addresses() == self._addresses)
         except (KeyError, TypeError):
             same = False  # a plane is missing; binding reports which
         if not same:
@@ -364,9 +404,15 @@ class StepRunner:
         self._bound += [None] * (self.groups.count - len(self._bound))
         return self._bound
 
+    def _identities(self) -> list[int]:
+        """Returns the identities of the parameters with a state, and of their states."""
+        states = self.store.states
+        return [*map(id, states), *map(id, states.values())]
+
     def _plane_addresses(self) -> list[int]:
         """Returns the current addresses of the planes of all bound parameters."""
-        planes = [s.planes(s.state) for s in self._bound if s and s.planes]
+        planes = [bound.planes(self.store.get(bound.param)) for bound in self._bound
+                  if bound and bound.planes]
         return [local_of(plane).data_ptr() for plane in chain.from_iterable(planes)]
 
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> BoundParam:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from tandem._companions import MIN_8BIT_VECTOR_SIZE
 from tandem._convert import WIDE_PLANE, Stored, kept_roles
 from tandem._plane import RoleKind
 from tandem._storages import floats
@@ -19,6 +20,7 @@ from tandem.torch.optim._groups import OPTIONS
 from tandem.torch.optim.peers._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
                                                    sign_of)
 from tandem.torch.optim.state import _identity, _versions
+from tandem.torch.optim.state._carriers import unpacked
 from tandem.torch.optim.state._check import check_state
 from tandem.torch.optim.state._convert import (_check, _identity_of, _regrouped, _source_specs,
                                                _specs, _started, _with_rows)
@@ -91,7 +93,7 @@ def _states(make: Callable, specs: StateSpecs, weights: Sequence[torch.Tensor],
         if state := states.get(key):
             label = f"parameter {index}"
             spec = _spec_of(specs, weight, group, label)
-            made[key] = make(spec, weight, state, graph, label)
+            made[key] = make(spec, weight, unpacked(spec, state), graph, label)
     return made
 
 
@@ -438,6 +440,8 @@ def from_bitsandbytes(
     _peer_of(graph)
     _check_theirs(state_dict, weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size or 0)
+    for group in groups:
+        group.setdefault("min_8bit_vector_size", MIN_8BIT_VECTOR_SIZE)
     names = [group["strategy"] for group in groups]
     specs = _specs({"graph": graph}, {"graph": None, "vectors": None}, names, path)
     groups = [_our_group(group, graph, specs.hypers, index)

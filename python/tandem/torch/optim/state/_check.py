@@ -30,6 +30,15 @@ def check_state(spec: StateSpec, state: Mapping, param: torch.Tensor, label: str
         )
 
 
+def fits(spec: StateSpec, state: Mapping, param: torch.Tensor) -> bool:
+    """Returns whether a state, which may be on another device, matches this kernel."""
+    try:
+        check_state(spec, state, param, "", moves=True)
+    except ValueError:
+        return False
+    return True
+
+
 def _problem(spec: StateSpec, state: Mapping, param: torch.Tensor, device: torch.device,
              moves: bool) -> str | None:
     """Returns why a state does not match this kernel, or None if it does."""

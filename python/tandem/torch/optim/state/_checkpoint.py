@@ -2,58 +2,225 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
+from tandem.torch.optim import _notices
 from tandem.torch.optim._groups import OPTIONS, ParamGroups, check_options
+from tandem.torch.optim.state import _foreign_states, _identity
+from tandem.torch.optim.state._carriers import is_packed, packed, unpacked
 from tandem.torch.optim.state._check import check_state, shaped
-from tandem.torch.optim.state._identity import check_identity, identified
+from tandem.torch.optim.state._checksum import checksum, completes_weight
+from tandem.torch.optim.state._convert import convert_state
+from tandem.torch.optim.state._matching import IncompatibleKeys, matched
 from tandem.torch.optim.state._versions import recoded, with_rows
 
+#: The version from which state dicts have planes in types that collectives carry.
+_PACKED = 4
 
-def prepared(state_dict: Mapping, groups: ParamGroups) -> dict:
+
+#===------------------------------------------------------------------------===#
+# Saving
+#===------------------------------------------------------------------------===#
+
+
+def saved(state_dict: dict, groups: ParamGroups, packs: bool) -> dict:
+    """Returns a state dict of torch.optim with planes in types that collectives carry, and with
+    the identity.
+
+    Args:
+        packs: whether planes get these types; without, they have those of version 3.
+    """
+    states, sums, frozen = dict(state_dict["state"]), {}, []
+    for index, param, group in groups:
+        spec = groups.specs.of(param, group) if index in states else None
+        if spec is None:
+            continue
+        if packs:
+            states[index] = packed(states[index])
+        if not completes_weight(spec):
+            continue
+        if not param.requires_grad:
+            frozen.append(groups.label(index))
+        if number := checksum(param):
+            sums[str(index)] = number
+    if frozen:
+        _notices.warn_of_frozen(frozen)
+    identity = _identity.identity(groups.specs, groups.strategies)
+    if not packs:
+        identity["version"] = _PACKED - 1
+    signed = _identity.signed({**state_dict, "state": states}, identity)
+    # Only here: param groups have their identity once for each parameter in flat state dicts.
+    signed[_identity.KEY] = identity | ({"checksums": sums} if sums else {})
+    return signed
+
+
+#===------------------------------------------------------------------------===#
+# Loading
+#===------------------------------------------------------------------------===#
+
+
+class Loaded(NamedTuple):
+    """A state dict that an optimizer can load.
+
+    Attributes:
+        state_dict: the state dict, in the order of the optimizer's parameters.
+        keys: what does not match.
+        weights: the new values of all parameters, if the state was converted from another
+            strategy.
+        checksums: those of weights that were saved with the states, by parameter.
+    """
+
+    state_dict: dict
+    keys: IncompatibleKeys
+    weights: list[torch.Tensor] | None
+    checksums: dict[torch.Tensor, list]
+
+
+def prepared(state_dict: Mapping, groups: ParamGroups, strict: bool = True,
+             convert: bool = True) -> Loaded:
     """Returns a state dict as torch.optim loads it into an optimizer with these param groups,
     after all checks.
+
+    Args:
+        strict: whether all parameters and states have to match.
+        convert: whether states of other strategies and other libraries are converted.
 
     Raises:
         ValueError: the state has another graph, or other strategies or parameters.
     """
-    state_dict = dict(recoded(identified(state_dict)))
+    state_dict = dict(recoded(_identity.identified(state_dict)))
+    _identity.check_graph(state_dict, groups.specs)
+    order = [key for group in state_dict["param_groups"] for key in group["params"]]
+    state_dict, keys = matched(state_dict, groups.list, strict)
+    sums = _checksums(state_dict, groups, order)
+    if strict:
+        _check_order(sums, groups)
     state_dict["param_groups"] = completed(state_dict, groups.list)
     for index, group in enumerate(state_dict["param_groups"]):
         groups.hypers.check_flags(group, index)
         check_options(group, index)
-    check_identity(state_dict, groups.specs, groups.list)
+    weights = None
+    if _identity.KEY not in state_dict:
+        state_dict = _foreign_states.converted(state_dict, groups, list(_owners(
+            state_dict, groups)), convert)
+    elif problem := _identity.difference(state_dict, groups.specs, groups.list):
+        if not convert:
+            raise ValueError(problem)
+        state_dict, weights = _converted(state_dict, groups, sums)
+    if _identity.version_of(state_dict) < _PACKED:
+        _refuse_cast(state_dict, groups)
     state_dict = with_rows(state_dict, _owners(state_dict, groups))
-    return _checked(state_dict, groups)
+    state_dict, keys = _checked(state_dict, groups, keys, strict)
+    return Loaded(state_dict, keys, weights, {} if weights else sums)
 
 
 def _owners(state_dict: Mapping, groups: ParamGroups) -> Iterator[tuple]:
     """Yields the key of each state, the spec, the parameter, and its index."""
-    theirs = state_dict["param_groups"]
-    if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in groups.list]:
-        return  # PyTorch's own error says so
-    keys = [(k, g) for g in theirs for k in g["params"]]
+    keys = [(k, g) for g in state_dict["param_groups"] for k in g["params"]]
     for (index, param, _), (key, group) in zip(groups, keys):
         if state_dict["state"].get(key):
             yield key, groups.checked(param, groups.label(index), group), param, index
 
 
-def _checked(state_dict: Mapping, groups: ParamGroups) -> dict:
+def _checked(state_dict: Mapping, groups: ParamGroups, keys: IncompatibleKeys,
+             strict: bool) -> tuple[dict, IncompatibleKeys]:
     """Returns a state dict after checking that its planes match the parameters' kernels, with
-    planes in their current shapes."""
-    states = dict(state_dict["state"])
+    planes in their own types and current shapes. States that do not match are left out if not
+    `strict`, and added to the keys that are missing."""
+    states, missing = dict(state_dict["state"]), list(keys.missing_keys)
     for key, spec, param, index in _owners(state_dict, groups):
-        check_state(spec, states[key], param, groups.label(index), moves=True)
-        states[key] = shaped(spec, states[key], param)
-    return {**state_dict, "state": states}
+        state = unpacked(spec, states[key])
+        try:
+            check_state(spec, state, param, groups.label(index), moves=True)
+        except ValueError:
+            if strict:
+                raise
+            del states[key]
+            missing.append(groups.label(index))
+            continue
+        states[key] = shaped(spec, state, param)
+    return {**state_dict, "state": states}, keys._replace(missing_keys=missing)
+
+
+def _refuse_cast(state_dict: Mapping, groups: ParamGroups) -> None:
+    """Refuses planes of an early checkpoint in the types of current ones, into which
+    torch.distributed.checkpoint has cast them by value."""
+    for key, spec, _, index in _owners(state_dict, groups):
+        for name, value in state_dict["state"][key].items():
+            if is_packed(spec, name, value):
+                raise ValueError(
+                    "the checkpoint is of an earlier version, and torch.distributed.checkpoint "
+                    f"has cast {name!r} in the state of {groups.label(index)} to {value.dtype}, "
+                    "which loses bits; get the state dict to load into inside of "
+                    "optimizer.early_state_dicts(), as docs/Torch.md says")
+
+
+#===------------------------------------------------------------------------===#
+# Weights that states complete
+#===------------------------------------------------------------------------===#
+
+
+def _checksums(state_dict: Mapping, groups: ParamGroups,
+               order: Sequence) -> dict[torch.Tensor, list]:
+    """Returns the checksum that was saved with each state, by the parameter that gets it."""
+    sums = state_dict.get(_identity.KEY, {}).get("checksums", {})
+    by_key = {key: sums[str(at)] for at, key in enumerate(order) if str(at) in sums}
+    keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+    return {param: by_key[key] for (_, param, _), key in zip(groups, keys) if key in by_key}
+
+
+def _check_order(sums: Mapping[torch.Tensor, list], groups: ParamGroups) -> None:
+    """Refuses states that belong to weights of other parameters. If a weight is none of those
+    that were saved, it may be loaded after the states, and the next step checks it."""
+    labels = {tuple(number): groups.name(param) for param, number in sums.items()}
+    for param, number in sums.items():
+        found = checksum(param)
+        if found and found != number and tuple(found) in labels:
+            raise ValueError(
+                f"the state that {groups.name(param)} would get completes the weight of "
+                f"{labels[tuple(found)]}, so that the parameters are in another order; create "
+                "both optimizers from named parameters, as AdamW(model.named_parameters()), or "
+                "in the same order")
+
+
+#===------------------------------------------------------------------------===#
+# Other strategies
+#===------------------------------------------------------------------------===#
+
+
+def _converted(state_dict: Mapping, groups: ParamGroups,
+               sums: Mapping[torch.Tensor, list]) -> tuple[dict, list[torch.Tensor]]:
+    """Returns a state dict of other strategies under those of the optimizer, and the weights."""
+    for param, number in sums.items():
+        found = checksum(param)
+        if found and found[0] == number[0] and found != number:
+            raise ValueError(
+                f"the weight of {groups.name(param)} is not the one that its state completes, "
+                "which a conversion to another strategy needs; load the model's weights before "
+                "the optimizer's state")
+    arguments = groups.arguments
+    before = _identity.strategies_of(state_dict["param_groups"], state_dict[_identity.KEY])
+    made, weights = convert_state(
+        dict(state_dict), groups.params, groups.strategies, graph=arguments["graph"],
+        vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
+    warnings.warn(
+        f"the state dict is under strategy {_identity.spelled(before)}; it was converted to "
+        f"{_identity.spelled(groups.strategies)}, exactly where the new storages can hold its "
+        "values and rounded to nearest elsewhere", UserWarning, stacklevel=5)
+    return dict(_identity.identified(made)), weights
 
 
 def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:
     """Returns a state dict's param groups, with missing options of Tandem, as in dicts of
     torch.optim, filled in from the groups of an optimizer."""
     theirs = [dict(group) for group in state_dict["param_groups"]]
+    if _identity.KEY in state_dict:
+        for group in theirs:  # early versions stored no vector in codes
+            group.setdefault("min_8bit_vector_size", None)
     for group, own in zip(theirs, groups):
         for name in (*OPTIONS, "seed"):
             if name in own:

@@ -16,6 +16,7 @@ from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import shard_of, whole_of
 from tandem.torch._versions import zeroed
 from tandem.torch.optim.state import _identity
+from tandem.torch.optim.state._carriers import packed, unpacked
 from tandem.torch.optim.state._check import check_state
 from tandem.torch.optim.state._layouts import laid_out_state
 from tandem.torch.optim.state._sharding import divided
@@ -223,7 +224,7 @@ def _convert_whole(ours: StateSpecs, theirs: StateSpecs, weight: torch.Tensor,
     if key is None:
         raise ours.refusal(weight, f"weight {index}", source["strategy"],
                            "pass the weights as the optimizer had them")
-    state = _started(ours[key], weight, state, f"parameter {index}")
+    state = _started(ours[key], weight, unpacked(ours[key], state or {}), f"parameter {index}")
     spec = ours[key]
     if spec.hidden and not is_placeholder(weight) and _is_written(spec, weight, state):
         spec = ours.of_step(weight, source)
@@ -291,7 +292,7 @@ def convert_state(
         state, value = _convert(ours, theirs, weight, state_dict["state"].get(key), *pair,
                                 index, keep_types)
         if state:
-            states[key] = state
+            states[key] = packed(state)
         values.append(value)
     made = {**state_dict, "state": states, "param_groups": groups}
     return _identity.signed(made, _identity.identity(theirs, after)), values

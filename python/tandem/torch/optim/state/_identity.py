@@ -15,8 +15,9 @@ KEY = "tandem"
 _STORAGES = ("compute", "storages")
 #: The version of the encoding of a state's bytes. In version 1, which state dicts do not record,
 #: code 1 of the signed dynamic code and code 254 of the unsigned one were numbers; now they are
-#: NaN. Before version 3, groups that share a scale continued over the ends of rows.
-VERSION = 3
+#: NaN. Before version 3, groups that share a scale continued over the ends of rows. Before version
+#: 4, planes had types that not every collective carries.
+VERSION = 4
 
 
 def _described(specs: StateSpecs, strategy: str) -> dict:
@@ -135,36 +136,28 @@ def spelled(strategies: Sequence[str]) -> str:
     return repr(strategies[0]) if alike else repr(list(strategies))
 
 
-def check_identity(state_dict: dict, specs: StateSpecs, groups: Sequence[Mapping]) -> None:
-    """Refuses a state with another graph or other strategies, if the dict records them."""
-    theirs = state_dict.get("tandem")
-    if len(state_dict["param_groups"]) != len(groups):
-        return  # PyTorch's own error says that the groups differ
-    wanted = [group["strategy"] for group in groups]
-    if theirs is None:
-        return _check_strategies([group["strategy"] for group in state_dict["param_groups"]],
-                                 wanted)
+def check_graph(state_dict: Mapping, specs: StateSpecs) -> None:
+    """Refuses a state dict with the identity of another graph."""
+    theirs, ours = state_dict.get(KEY), identity(specs, ())
+    differing = theirs and differences(theirs, ours, ())
+    if differing:
+        raise ValueError(
+            f"the state dict is of graph {theirs.get('graph')!r}, this optimizer runs "
+            f"{ours['graph']!r} (they differ in {', '.join(differing)}); create the optimizer "
+            "with the graph of the state dict")
+
+
+def difference(state_dict: Mapping, specs: StateSpecs, groups: Sequence[Mapping]) -> str | None:
+    """Returns why a state dict with an identity has other strategies than an optimizer, as a
+    message; None if it has the same."""
+    theirs, wanted = state_dict[KEY], [group["strategy"] for group in groups]
     found = strategies_of(state_dict["param_groups"], theirs)
     ours = identity(specs, wanted)
     differing = differences(theirs, ours, [name for name in wanted if name in found])
     differing += ["strategy"] * (wanted != found)
     if not differing:
-        return
-    fix = "create the optimizer with the graph and strategy of the state dict"
-    if "graph" not in differing:
-        fix = ("take it over with tandem.torch.convert_state(state_dict, weights, "
-               f"{spelled(wanted)}), or {fix}")
-    raise ValueError(
-        f"the state dict is of graph {theirs.get('graph')!r} under strategy "
-        f"{spelled(found)}, this optimizer runs {ours['graph']!r} under "
-        f"{spelled(wanted)} (they differ in {', '.join(differing)}); {fix}"
-    )
-
-
-def _check_strategies(found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuses a state dict whose groups have other strategies that it does not describe."""
-    if found != wanted:
-        raise ValueError(
-            f"the param groups of the state dict are under strategy {spelled(found)}, those of "
-            f"this optimizer under {spelled(wanted)}; create the optimizer with the strategy of "
-            "the state dict, and change it after loading, by tandem.torch.change_strategy")
+        return None
+    return (f"the state dict is under strategy {spelled(found)}, this optimizer under "
+            f"{spelled(wanted)} (they differ in {', '.join(differing)}); leave convert=False out, "
+            "convert it with tandem.torch.convert_state, or create the optimizer with the strategy "
+            "of the state dict")

@@ -146,7 +146,8 @@ class StateSpecs:
     def is_small(self, shape: torch.Size, group: Mapping) -> bool:
         """Returns whether a parameter keeps its states in float32. With a sum over the model
         none does, since all parameters are in one launch and need the same storages."""
-        return (keeps_f32_states(shape, group.get("min_8bit_size"))
+        return (keeps_f32_states(shape, group.get("min_8bit_size"),
+                                 group.get("min_8bit_vector_size"))
                 and not sums_over_model(self.main.kernel))
 
     def of(self, param: torch.Tensor, group: Mapping) -> StateSpec | None:

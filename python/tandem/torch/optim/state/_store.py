@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
 from tandem.torch import _executor
 from tandem.torch._layout import bits_of, is_placeholder
 from tandem.torch._shards import local_of
-from tandem.torch.optim import _wrappers
+from tandem.torch.optim import _notices, _wrappers
 from tandem.torch.optim._groups import ParamGroups
 from tandem.torch.optim.state import _counters
 from tandem.torch.optim.state._check import check_state
+from tandem.torch.optim.state._checksum import checksum
 from tandem.torch.optim.state._empty_step import EmptyStep
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._values import decode_weights, encode_weight, initial_state
@@ -30,6 +31,10 @@ class StateStore:
         self.states: defaultdict[torch.Tensor, dict] = defaultdict(dict)
         self._groups = groups
         self._empty_step = EmptyStep()
+        #: The checksums of the weights that loaded states complete, until a step has found them.
+        self._expected: dict[torch.Tensor, list] = {}
+        #: The parameters that a loaded state dict has no state for, although it has others.
+        self._lacking: set[torch.Tensor] = set()
 
     def get(self, param: torch.Tensor) -> dict | None:
         """Returns the state of a parameter, or None if it has none."""
@@ -53,7 +58,18 @@ class StateStore:
             if self._groups.is_capturable and spec.step:
                 state[spec.step] = self._fresh_counter(spec, started)
             started.append(param)
+            self._note_start(param)
         return state
+
+    def _note_start(self, param: torch.Tensor) -> None:
+        """Warns if a parameter starts anew although the states of others were loaded."""
+        if param not in self._lacking:
+            return
+        self._lacking.discard(param)
+        steps = max((int(state["step"]) for state in self.states.values() if "step" in state),
+                    default=0)
+        if steps:
+            _notices.warn_of_start(self._groups.name(param), steps)
 
     def _check_start(self, spec: StateSpec, param: torch.Tensor) -> None:
         """Refuses to create a state where that would lose something."""
@@ -100,6 +116,27 @@ class StateStore:
         """Adopts states that have been loaded."""
         _counters.adopt(self._groups, self.states)
         self._empty_step.clear()
+        self._expected = {}
+        self._lacking = {param for param in self._groups.params
+                         if self.states and not self.states.get(param)}
+
+    def expect(self, checksums: Mapping[torch.Tensor, list]) -> None:
+        """Remembers the checksums of weights that loaded states complete, except for those of
+        weights that are there already."""
+        self._expected = {param: number for param, number in checksums.items()
+                          if checksum(param) not in (None, number)}
+
+    def check_expected(self) -> None:
+        """Refuses weights that loaded states do not complete."""
+        for param, number in self._expected.items():
+            found = checksum(param)
+            if found and found[0] == number[0] and found != number and self.states.get(param):
+                raise RuntimeError(
+                    f"the weight of {self._groups.name(param)} is not the one that its loaded "
+                    "state completes; load the model's weights that were saved with it, or "
+                    "start the parameter anew with opt.state.pop(p); load_state_dict("
+                    "state_dict, strict=False) takes the state as it is")
+        self._expected = {}
 
     #===--------------------------------------------------------------------===#
     # Weights that exist only in the state

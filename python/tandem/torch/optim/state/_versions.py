@@ -13,14 +13,15 @@ from tandem.torch.optim.state._identity import VERSION, part_of, strategies_of, 
 
 
 def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
-    """Converts a state dict with current codes to this version.
+    """Converts a state dict with current codes to version 3 or later, whose groups start anew in
+    each row.
 
     Args:
         state_dict: the result of :func:`recoded`.
         owners: for each state, the key, the spec and the parameter, which may be followed by
             other values.
     """
-    if version_of(state_dict) == VERSION:
+    if version_of(state_dict) >= 3:
         return state_dict
     states = dict(state_dict["state"])
     for key, spec, param, *_ in owners:

@@ -1,0 +1,364 @@
+"""States of other libraries' optimizers as plain float32 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from tandem.torch._shards import local_of, shard_of
+from tandem.torch.optim.peers import _bitsandbytes
+
+_ADAM = ("exp_avg", "exp_avg_sq")
+#: The states of each graph of the library, by role and in order.
+_ROLES: dict[str, tuple[str, ...]] = {
+    "adamw": _ADAM,
+    "adamw_decay_before": _ADAM,
+    "adamw_decay_after": _ADAM,
+    "adamw_clip": _ADAM,
+    "adamw_eps_inside_root": _ADAM,
+    "adam": _ADAM,
+    "lamb": _ADAM,
+    "lion": ("exp_avg",),
+    "sgd": (),
+    "sgd_momentum": ("momentum_buffer",),
+    "sgd_nesterov": ("momentum_buffer",),
+    "rmsprop": ("square_avg",),
+    "adagrad": ("sum",),
+    "adafactor": ("row_var", "col_var"),
+    "adafactor_vector": ("variance",),
+}
+#: Graphs whose updates do not depend on the step.
+_UNCOUNTED = ("lion", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
+#: The graphs that bitsandbytes has, for those that keep the same states.
+_BASES = {"adamw_clip": "adamw", "adamw_eps_inside_root": "adamw",
+          "sgd_nesterov": "sgd_momentum"}
+
+#: Entries of a state that no graph of the library reads, and the reasons with fixes.
+_REASONS = {
+    "max_exp_avg_sq": "has the largest second moments of amsgrad, which no graph of the library "
+                      "keeps; leave 'max_exp_avg_sq' out of the states to go on without",
+    "grad_avg": "has the average of gradients of centered=True, which no graph of the library "
+                "keeps; leave 'grad_avg' out of the states to go on without",
+    "exp_avg_sq_row": "is of a different Adafactor from torch.optim's, with other steps (as "
+                      "transformers and fairseq have); begin anew with tandem.torch.Adafactor",
+    "master_param": "has a copy of the weight, as Transformer Engine keeps; write it into a "
+                    "float32 weight, and leave 'master_param' out of the states",
+}
+_NARROW = (torch.bfloat16, torch.float16)
+
+
+class ForeignState(NamedTuple):
+    """A parameter's state in another library's optimizer, as plain numbers.
+
+    Attributes:
+        origin: the library: "torch.optim", "bitsandbytes", "torchao" or "FlashOptim". States that
+            are stored as torch.optim stores them count as "torch.optim", whose ever they are.
+        step: the number of steps taken; 0 if the optimizer does not count them.
+        values: a float32 tensor for each state of the graph, by role. Its shape is the weight's,
+            except for Adafactor's means, which are vectors. It may share memory with the state,
+            and is a DTensor if that has one.
+        weight: the float32 weight, if the optimizer knows more of its bits than the parameter
+            shows; None otherwise.
+    """
+
+    origin: str
+    step: int
+    values: dict[str, torch.Tensor]
+    weight: torch.Tensor | None
+
+
+@torch.no_grad()
+def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
+                 group: Mapping | None = None) -> ForeignState:
+    """Reads a parameter's state in the ``state_dict()`` of another library's optimizer.
+
+    The values are those that the library itself computes with, bit for bit. Nothing needs to be
+    installed, except that torchao's tensors come with torchao.
+
+    Args:
+        state: the entry of the parameter in ``state_dict()["state"]``.
+        weight: the parameter, or a tensor with its shape, type and values.
+        graph: the graph of the library that is to continue. "adafactor" also means
+            "adafactor_vector", for weights with fewer than two dimensions.
+        label: the name of the parameter, for messages.
+        group: its entry in ``state_dict()["param_groups"]``. It is needed for states of
+            FlashOptim with error bits, whose number only "master_bytewidth" there says.
+
+    Raises:
+        TypeError: the state is not a mapping.
+        ValueError: the state is of another optimizer or weight, is stored in an unknown way, or
+            has entries that the graph does not keep.
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError(f"the state of {label} is a {type(state).__name__}; pass the states as "
+                        "state_dict() has returned them, with a dict for each parameter")
+    graph = _graph_for(graph, weight)
+    if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
+        return _of_bitsandbytes(state, weight, graph, label)
+    _refuse_others(state, graph, label)
+    values = {role: _value(state, role, weight, label) for role in _ROLES[graph]}
+    whole = _whole_weight(state, weight, group or {}, label)
+    return ForeignState(_origin_of(state), _step_of(state, graph, label), values, whole)
+
+
+def _graph_for(graph: str, weight: torch.Tensor) -> str:
+    """Returns the graph that updates a weight."""
+    if graph not in _ROLES:
+        raise ValueError(
+            f"graph {graph!r} is none of those whose states other optimizers have as well, "
+            f"{', '.join(_ROLES)}; load its states by their own names under strategy 'fp32', "
+            "and change the strategy after loading, by tandem.torch.change_strategy")
+    return "adafactor_vector" if graph == "adafactor" and weight.dim() < 2 else graph
+
+
+def _origin_of(state: Mapping) -> str:
+    """Returns the library that has written a state with torch.optim's names."""
+    if "error_bits" in state or any("::" in name for name in state):
+        return "FlashOptim"
+    return "torchao" if any(map(_is_torchao, state.values())) else "torch.optim"
+
+
+def _step_of(state: Mapping, graph: str, label: str) -> int:
+    """Returns the number of steps that a parameter has taken."""
+    if graph in _UNCOUNTED and "step" not in state:
+        return 0
+    return _bitsandbytes._step_of(state, label)
+
+
+#===------------------------------------------------------------------------===#
+# Entries
+#===------------------------------------------------------------------------===#
+
+
+def _refuse_others(state: Mapping, graph: str, label: str) -> None:
+    """Refuses a state with other tensors than the graph keeps."""
+    roles, names = _ROLES[graph], _tensors_in(state, graph)
+    for name, problem in _REASONS.items():
+        if name in names:
+            raise ValueError(f"the state of {label} {problem}")
+    if names == set(roles):
+        return
+    fits = [repr(other) for other, theirs in _ROLES.items() if names == set(theirs)]
+    fix = f"that keeps these, which {', '.join(fits)} do" if fits else (
+        "of the optimizer that has run, or leave out the entries that you can do without")
+    raise ValueError(f"the state of {label} has {_listed(names)}, but graph {graph!r} keeps "
+                     f"{_listed(roles)}; pass the graph {fix}")
+
+
+def _tensors_in(state: Mapping, graph: str) -> set[str]:
+    """Returns the names of the tensors that a state has, without what belongs to them. SGD's
+    momentum may be None, which stands for zeros."""
+    momentum = {"momentum_buffer"} & set(_ROLES[graph])
+    return {str(name).partition("::")[0] for name, value in state.items()
+            if value is not None or name in momentum} - {"step", "error_bits"}
+
+
+def _listed(names) -> str:
+    """Returns names for messages."""
+    return ", ".join(map(repr, sorted(names))) or "no tensors"
+
+
+def _value(state: Mapping, role: str, weight: torch.Tensor, label: str) -> torch.Tensor:
+    """Returns the float32 values of one of a parameter's states."""
+    if role not in state:
+        return _expanded(state, role, weight, label)
+    tensor = state[role]
+    if tensor is None:
+        return torch.zeros_like(weight, dtype=torch.float32)
+    tensor = _dequantized(tensor) if _is_torchao(tensor) else tensor
+    _check_plain(tensor, role, label)
+    tensor = _without_kept_dim(tensor, role)
+    _check_shape(tensor, role, _shape_of(role, weight), weight, label)
+    return tensor.detach().float()
+
+
+def _check_plain(tensor: object, name: str, label: str) -> None:
+    """Refuses an object that is not a dense tensor of a type that float32 includes."""
+    types = (torch.float32, *_NARROW)
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"the state of {label} has {name!r} as {type(tensor).__name__}; pass "
+                         "it as state_dict() has returned it, with tensors")
+    if tensor.dtype not in types or tensor.layout != torch.strided:
+        raise ValueError(
+            f"the state of {label} has {name!r} as {tensor.dtype} in the layout "
+            f"{tensor.layout}, which this reads from no library; decode it to a dense tensor "
+            f"of {', '.join(map(str, types[:-1]))} or {types[-1]}")
+
+
+def _shape_of(role: str, weight: torch.Tensor) -> torch.Size:
+    """Returns the shape of a state: the weight's, or that of a mean along rows or columns."""
+    means = {"row_var": weight.shape[:1], "col_var": weight.shape[1:]}
+    return means.get(role, weight.shape)
+
+
+def _without_kept_dim(tensor: torch.Tensor, role: str) -> torch.Tensor:
+    """Returns a mean of torch.optim.Adafactor, which is a matrix of one column or row, as a
+    vector, and other states as they are."""
+    dim = {"row_var": -1, "col_var": -2}.get(role)
+    return tensor if dim is None or tensor.dim() != 2 else tensor.squeeze(dim)
+
+
+def _check_shape(tensor: torch.Tensor, name: str, shape: torch.Size, weight: torch.Tensor,
+                 label: str) -> None:
+    """Refuses a tensor that belongs to another weight. Pieces belong to a DTensor as well."""
+    if tensor.shape in (shape, local_of(weight).shape):
+        return
+    raise ValueError(
+        f"the state of {label} has {name!r} of shape {tuple(tensor.shape)}, and the weight, of "
+        f"shape {tuple(weight.shape)}, needs {tuple(shape)}; pass the weights in the "
+        "optimizer's order, and states of the whole parameter")
+
+
+#===------------------------------------------------------------------------===#
+# bitsandbytes
+#===------------------------------------------------------------------------===#
+
+
+def _of_bitsandbytes(state: Mapping, weight: torch.Tensor, graph: str,
+                     label: str) -> ForeignState:
+    """Reads a state of bitsandbytes, with 8 or 32 bits."""
+    state, base = _bitsandbytes._unwrapped(state), _BASES.get(graph, graph)
+    tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
+    _bitsandbytes._refuse_dtensors([weight, *tensors])
+    _bitsandbytes._refuse_foreign(state, base, label)
+    _bitsandbytes._refuse_other_count(state, base, label)
+    step, values = _bitsandbytes._step_of(state, label), {}
+    for number, role in enumerate(_ROLES[graph], 1):
+        moment = _bitsandbytes._moment(state, number, weight, label)
+        values[role] = moment if isinstance(moment, torch.Tensor) else moment.decoded()
+    return ForeignState("bitsandbytes", step, values, None)
+
+
+#===------------------------------------------------------------------------===#
+# torchao
+#===------------------------------------------------------------------------===#
+
+
+def _is_torchao(value: object) -> bool:
+    """Returns whether a value is a state in torchao's codes (OptimState8bit, OptimState4bit or
+    OptimStateFp8), or a DTensor of such states."""
+    return isinstance(value, torch.Tensor) and type(
+        local_of(value)).__name__.startswith("OptimState")
+
+
+def _dequantized(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the float32 values that torchao computes with."""
+    values, shard = local_of(tensor).dequantize(), shard_of(tensor)
+    return shard.like(values) if shard else values
+
+
+#===------------------------------------------------------------------------===#
+# FlashOptim
+#===------------------------------------------------------------------------===#
+
+#: The number of elements that share one of FlashOptim's scales.
+_GROUP = 32
+
+
+@lru_cache(maxsize=None)
+def _expansion(is_signed: bool) -> torch.Tensor:
+    """Returns the values of FlashOptim's codes before scaling, in ascending order. Those of int8
+    codes are expanded from y = 2x / (1 + |x|)."""
+    if not is_signed:
+        return torch.arange(256, dtype=torch.float32, device="cpu") / 255
+    codes = torch.arange(-128, 128, dtype=torch.float32, device="cpu") / 127
+    return codes / (2 - codes.abs())
+
+
+def _expanded(state: Mapping, role: str, weight: torch.Tensor, label: str) -> torch.Tensor:
+    """Returns the float32 values of a state in FlashOptim's codes: int8 codes of values, or
+    uint8 codes of roots of second moments, and a float16 scale for 32 elements."""
+    is_signed = role != "exp_avg_sq"
+    whole = _flash_tensor(state, f"{role}::quantized",
+                          torch.int8 if is_signed else torch.uint8, label)
+    scales = local_of(_flash_tensor(state, f"{role}::scales", torch.float16, label))
+    _check_shape(whole, f"{role}::quantized", weight.shape, weight, label)
+    codes, shard = local_of(whole), shard_of(whole)
+    _check_groups(codes, scales, role, label)
+    # The table is from the CPU, since GPUs divide by a number less exactly.
+    table = _expansion(is_signed).to(codes.device)
+    scale = scales.to(codes.device).float().repeat_interleave(_GROUP)[:codes.numel()]
+    values = table[codes.int() + 128 * is_signed] * scale.view(codes.shape)
+    values = values if is_signed else values * values
+    return shard.like(values) if shard else values
+
+
+def _flash_tensor(state: Mapping, name: str, dtype: torch.dtype | None,
+                  label: str) -> torch.Tensor:
+    """Returns a tensor of FlashOptim's state, of any type if `dtype` is None."""
+    tensor = state.get(name)
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"the state of {label} lacks the tensor {name!r}; pass it as "
+                         "FlashOptim has saved it")
+    if dtype not in (None, tensor.dtype):
+        raise ValueError(
+            f"the state of {label} has {name!r} as {tensor.dtype}, and FlashOptim's is {dtype}; "
+            "pass it as FlashOptim has saved it, or save it with compress_state_dict=False")
+    return tensor
+
+
+def _check_groups(codes: torch.Tensor, scales: torch.Tensor, role: str, label: str) -> None:
+    """Refuses codes whose groups of 32 elements are not those of the scales."""
+    count = -(-codes.numel() // _GROUP)
+    if codes.is_contiguous() and scales.shape == (count,):
+        return
+    raise ValueError(
+        f"the state of {label} has {role!r} with the strides {codes.stride()} and "
+        f"{scales.numel()} scales, but FlashOptim's {codes.numel()} codes in C order have "
+        f"{count}; save it with compress_state_dict=False, as for parameters that are spread "
+        "over ranks")
+
+
+def _whole_weight(state: Mapping, weight: torch.Tensor, group: Mapping,
+                  label: str) -> torch.Tensor | None:
+    """Returns the float32 weight that FlashOptim restores from its error bits, or None if the
+    state has none."""
+    if (errors := state.get("error_bits")) is None:
+        return None
+    if weight.dtype not in _NARROW:
+        raise ValueError(
+            f"the state of {label} has 'error_bits' of a 16-bit weight, but the weight is "
+            f"{weight.dtype}; pass the weights that FlashOptim has trained")
+    own, shard = local_of(weight).detach(), shard_of(weight)
+    errors = local_of(_flash_tensor(state, "error_bits", None, label))
+    _check_shape(errors, "error_bits", own.shape, own, label)
+    whole = _corrected(own, _error_bits(errors, group, label))
+    return shard.like(whole) if shard else whole
+
+
+def _error_bits(errors: torch.Tensor, group: Mapping, label: str) -> torch.Tensor:
+    """Returns error bits as int8 or int16, from FlashOptim's state dicts, where they have the
+    weight's type: int8 as numbers, and int16 as the bits."""
+    if errors.dtype in (torch.int8, torch.int16):
+        return errors
+    bytes = group.get("master_bytewidth")
+    if bytes == 3 and torch.equal((codes := errors.to(torch.int8)).to(errors.dtype), errors):
+        return codes
+    if bytes == 4 and errors.dtype in _NARROW:
+        return errors.view(torch.int16)
+    raise ValueError(
+        f"the state of {label} has 'error_bits' as {errors.dtype}, which weights of "
+        f"master_bytewidth={bytes!r} bytes do not have; pass the state dict with its param "
+        "groups as FlashOptim has saved it")
+
+
+def _corrected(weight: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
+    """Returns 16-bit weights with their errors, which are fractions of half the distance to the
+    next weight, as FlashOptim adds them in float32."""
+    mantissa, bias = (7, 127) if weight.dtype == torch.bfloat16 else (10, 15)
+    exponent = ((weight.view(torch.int16).int() & 0x7FFF) >> mantissa).clamp(min=1) - bias
+    scale = exponent - mantissa - 1
+    # GPUs multiply by the inverse of a number, but divide by a tensor of their own.
+    most = torch.full((), torch.iinfo(errors.dtype).max, dtype=torch.float32,
+                      device=errors.device)
+    fraction = (errors.float() / most).to(weight.device)
+    # Each of the two powers is a normal number.
+    return weight.float() + fraction * _power(scale >> 1) * _power(scale - (scale >> 1))
+
+
+def _power(exponent: torch.Tensor) -> torch.Tensor:
+    """Returns the float32 powers of two with int32 exponents between -126 and 127."""
+    return ((exponent + 127) << 23).view(torch.float32)

@@ -1,0 +1,40 @@
+#===- test_torch_rank_states.py - States of shards -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file tests full state dicts of DTensors, under strategies whose planes have types that gloo
+# does not carry, and gradients that only some ranks have.
+#
+#===----------------------------------------------------------------------===#
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("torch has no gloo here", allow_module_level=True)
+
+from support.gloo import run_ranks
+
+
+@pytest.fixture(scope="module")
+def two(made_once):
+    """Returns the results of each function on two ranks."""
+    import json
+
+    def run(folder):
+        (folder / "results").write_text(json.dumps(
+            run_ranks("support.state_ranks", ("full", "absent"), 2, folder)))
+    return json.loads((made_once("state_ranks", run) / "results").read_text())
+
+
+def test_full_state_dicts(two):
+    assert two["full"][0] == two["full"][1] and len(two["full"][0]) == 6
+    for sharded, plain, again, broadcast, weights in two["full"][0]:
+        assert sharded == plain == again == broadcast and weights
+
+
+def test_an_absent_gradient_counts_as_zeros_in_sums(two):
+    for rank in two["absent"]:
+        assert rank["max_norm"] and rank["skip"]

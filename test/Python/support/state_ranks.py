@@ -1,0 +1,76 @@
+#===- state_ranks.py - States of shards on gloo ranks ----------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the ranks in the tests of full state dicts, and of gradients that only some
+# ranks have.
+#
+#===----------------------------------------------------------------------===#
+
+import copy
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_optimizer_state_dict,
+                                                     set_optimizer_state_dict)
+
+import tandem.torch as tt
+from support.fsdp2_ranks import Model, _hash, backward, optimizer_of, sharded
+from tandem.torch._shards import whole_of
+
+
+def full():
+    """Loads a full state dict into an optimizer of one process, and back, under strategies with
+    planes of all types."""
+    return [_full(strategy) for strategy in ("collage-plus", "remainder", "flash-f16",
+                                             "dither-softsign-root", "coat", "fp8-lm")]
+
+
+def _full(strategy):
+    model, whole = sharded(), Model()
+    optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+    backward(model, 0)
+    optimizer.step()
+    options = StateDictOptions(full_state_dict=True)
+    state = get_optimizer_state_dict(model, optimizer, options=options)
+    weights = {name: whole_of(param.detach()) for name, param in model.named_parameters()}
+    whole.load_state_dict(weights)
+    plain = optimizer_of(whole.parameters(), strategy, min_8bit_size=0)
+    set_optimizer_state_dict(whole, plain, copy.deepcopy(state), options=options)
+    found = [_hash(optimizer, model), _hash(plain, whole)]
+    for more in ({}, {"broadcast_from_rank0": True}):
+        other = sharded()
+        for param, own in zip(other.parameters(), model.parameters()):
+            param.data.copy_(own)
+        again = optimizer_of(other.parameters(), strategy, min_8bit_size=0)
+        given = copy.deepcopy(state) if not more or dist.get_rank() == 0 else {}
+        set_optimizer_state_dict(other, again, given, options=StateDictOptions(
+            full_state_dict=True, **more))
+        found.append(_hash(again, other))
+    wide = dict(tt.weights(plain, whole))
+    found.append(all(torch.equal(whole_of(weight), wide[name])
+                     for name, weight in tt.weights(optimizer, model)))
+    return found
+
+
+def absent():
+    """Gives one rank no gradient of a parameter that is summed over ranks. It counts as zeros."""
+    found = {}
+    for name, options in (("max_norm", {"strategy": "remainder", "max_norm": 0.1}),
+                          ("skip", {"strategy": "remainder", "skip_nonfinite": True})):
+        hashes = []
+        for fills in (False, True):
+            model = sharded()
+            optimizer = optimizer_of(model.parameters(), **options)
+            for step in range(3):
+                optimizer.zero_grad()
+                backward(model, step)
+                if dist.get_rank() == step % 2:
+                    grad = model.first.weight.grad
+                    model.first.weight.grad = torch.zeros_like(grad) if fills else None
+                optimizer.step()
+            hashes.append(_hash(optimizer, model))
+            found[f"{name} leaves"] = model.first.weight.grad is None or fills
+        found[name] = hashes[0] == hashes[1]
+    return found
