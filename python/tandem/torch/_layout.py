@@ -75,6 +75,9 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
 
     Floats are rounded to nearest, ties to even; equal types keep their bits.
     """
+    if (tensor.dtype is dtype and tensor.is_contiguous() and param.is_contiguous()
+            and tensor.layout is torch.strided and not tensor.is_neg()):
+        return tensor  # the usual case, without a tensor on the meta device
     if is_plane(tensor, empty_plane(param, dtype, "meta")):
         return tensor
     return empty_plane(param, dtype, tensor.device).copy_(tensor)

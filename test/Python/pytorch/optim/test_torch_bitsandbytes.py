@@ -365,6 +365,7 @@ def test_groups():
         assert group == want | {
             "lr": 0.0625, "weight_decay": 0.0, "params": [0], "initial_lr": 0.125,
             "param_names": ["w"], "strategy": "adam8bit", "min_8bit_size": 4096,
+            "min_8bit_vector_size": 65536,
             "maximize": False}
         optimizer = loaded(graph, params, theirs)
         (back,) = tt.to_bitsandbytes(optimizer.state_dict(), params)["param_groups"]

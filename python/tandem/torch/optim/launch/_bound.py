@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from tandem import _tandem
 from tandem.torch._layout import empty_plane, is_placeholder, is_plane, laid_out
 from tandem.torch._shards import local_of, local_state, shard_of
+from tandem.torch.optim._wrappers import is_flattened
 from tandem.torch.optim.gradients._codec import check_grad
 from tandem.torch.optim.state._check import check_state
 from tandem.torch.optim.state._layouts import laid_out_state
@@ -22,16 +24,9 @@ class BoundParam:
     It stays valid until the memory of the parameter or of a plane of its state changes.
     """
 
-    __slots__ = (
-        "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "first", "gathers", "group", "index", "key", "label", "spec", "like", "local", "numel",
-        "ordered", "param", "planes", "pointers", "shape", "shard", "sharding", "size",
-        "dtensor_spec", "state", "strides",
-    )
-
     def __init__(self, spec: StateSpec, index: int, group: int, param: torch.Tensor,
-                 state: dict | None, label: str):
-        self.spec, self.index, self.label = spec, index, label
+                 state: dict | None, label: Callable[[int], str]):
+        self.spec, self.index, self._label = spec, index, label
         #: The key for its random bits.
         self.key = index
         #: The index of the param group, which selects the spec.
@@ -64,11 +59,30 @@ class BoundParam:
         #: names, so a single name is repeated.
         twice = names * 2 if len(names) == 1 else names
         self.planes = itemgetter(*twice) if names else None
-        addresses = {name: state[name].data_ptr() for name in names}
-        #: The addresses in the kernel's order; the caller fills in those of the gradient.
-        self.pointers = [
-            addresses.get(plane.name, self.address) for plane in spec.kernel.planes
-        ]
+        self._point(state)
+
+    def _point(self, state: dict | None) -> None:
+        """Sets the addresses in the kernel's order; the caller fills in those of the gradient."""
+        addresses = {name: state[name].data_ptr() for name in self.spec.state_planes}
+        self.pointers = [addresses.get(plane.name, self.address)
+                         for plane in self.spec.kernel.planes]
+
+    @property
+    def label(self) -> str:
+        """The name of the parameter for messages."""
+        return self._label(self.index)
+
+    def again(self, index: int, param: torch.Tensor, state: dict | None) -> BoundParam:
+        """Returns the binding of another plain parameter in the same group, of the same type and
+        layout, whose state is new."""
+        made = BoundParam.__new__(BoundParam)
+        made.__dict__.update(self.__dict__)
+        made.index = made.key = index
+        made.param = made.local = param
+        made.state = state
+        made.address = None if self.spec.hidden else param.data_ptr()
+        made._point(state)
+        return made
 
     def watch(self, replay: _tandem.ReplayCache, launch: int, tensor: int,
               counts: bool) -> None:
@@ -132,11 +146,15 @@ class BoundParam:
 
 
 def bind(spec: StateSpec, index: int, group: int, param: torch.Tensor, state: dict | None,
-         label: str) -> BoundParam:
-    """Binds a parameter of a param group. Its planes get the parameter's layout."""
+         label: Callable[[int], str]) -> BoundParam:
+    """Binds a parameter of a param group. Its planes get the parameter's layout.
+
+    Args:
+        label: returns the name of the parameter with an index, for messages.
+    """
     if spec.state_names:
         of_states = spec.of_states
-        check_state(of_states, state, param, label)
+        check_state(of_states, state, param, label(index))
         own, shard = local_state(state), shard_of(param)
         like = (shard.measure(param.dtype) if shard and gathers(spec, shard)
                 else local_of(param))
@@ -144,3 +162,13 @@ def bind(spec: StateSpec, index: int, group: int, param: torch.Tensor, state: di
         moved = {name: value for name, value in laid.items() if value is not own.get(name)}
         state.update(spread(of_states, moved, param))
     return BoundParam(spec, index, group, param, state, label)
+
+
+def kind_of(param: torch.Tensor, group: int) -> tuple | None:
+    """Returns what a plain parameter of a group shares with others that are bound alike; None for
+    a parameter that must be bound by itself."""
+    if (type(param) not in (torch.nn.Parameter, torch.Tensor) or is_placeholder(param)
+            or is_flattened(param) or param.layout is not torch.strided
+            or not param.numel() or not param.data_ptr()):
+        return None
+    return group, param.dtype, param.shape, param.stride(), param.device

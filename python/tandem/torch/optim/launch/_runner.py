@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -18,7 +19,7 @@ from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _notices, _wrappers
 from tandem.torch.optim._groups import ParamGroups, check_options, draws, refuse_to_maximize
 from tandem.torch.optim.gradients._coded import CodedGradients
-from tandem.torch.optim.launch._bound import BoundParam, bind
+from tandem.torch.optim.launch._bound import BoundParam, bind, kind_of
 from tandem.torch.optim.launch._device_step import DeviceStep
 from tandem.torch.optim.launch._launch import Launch, Launches
 from tandem.torch.optim.state import _counters
@@ -60,6 +61,9 @@ class StepRunner:
         self._launches = Launches(groups.specs, groups.arguments["skip_nonfinite"])
         self._device_step = DeviceStep()
         self._bound: list[BoundParam | None] = []
+        #: A binding of each kind of plain parameters whose states are new in the step that is
+        #: prepared.
+        self._kinds: dict[tuple, BoundParam] = {}
         #: The parameters about which ranks exchange words before a step, once known.
         self._gathered: SharedParams | None = None
         #: Detects whether a step repeats the last one, and has the launches of that step.
@@ -154,13 +158,14 @@ class StepRunner:
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
         """Runs one step, and adds the parameters whose state is new to `started`."""
-        self._replay = None
+        self._replay, self._kinds = None, {}
         for launch in self._launches:
             launch.clear()
         if self.groups.is_capturable:
             _counters.part(self.groups, self.store.states, self.gradients.has)
-        converted = (self._collect(started) if only is None
-                     else self._collect_one(only, started))
+        with _paused_collector(self.groups.count):
+            converted = (self._collect(started) if only is None
+                         else self._collect_one(only, started))
         launches = self._running = [launch for launch in self._launches if launch.bound_params]
         self._check_model(launches)
         if not launches and self._is_idle:
@@ -193,13 +198,15 @@ class StepRunner:
     def _settle(self, begun: list[BoundParam], copies: dict[int, torch.Tensor]) -> None:
         """Sets parameters whose codes are new to the decoded values, so that the step starts
         from the codes. All checks that can refuse the step have run."""
+        kinds: dict[tuple, list[BoundParam]] = {}
         for bound in begun:
-            weight, = decode_weights(bound.spec.of_states, [bound.state], bound.dtype,
-                                     self.threads)
-            call = bound.spec.executor.call
-            call(lambda bound=bound, weight=weight: bound.take(weight))
-            if (copy := copies.get(bound.index)) is not None:
-                call(lambda to=copy, weight=weight: to.copy_(weight))
+            kinds.setdefault((bound.spec.of_states, bound.dtype), []).append(bound)
+        for (spec, dtype), members in kinds.items():
+            weights = decode_weights(spec, [bound.state for bound in members], dtype, self.threads)
+            for bound, weight in zip(members, weights):
+                spec.executor.call(lambda bound=bound, weight=weight: bound.take(weight))
+                if (copy := copies.get(bound.index)) is not None:
+                    spec.executor.call(lambda to=copy, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
         """Repeats the last step with other gradients."""
@@ -273,6 +280,7 @@ class StepRunner:
                     known = launch, step, bound.dtype
                     row = launch.row(number, step, bound.dtype)
                 launch.rows.append(row)
+        self.store.finish(started)
         for launch in self._launches:
             launch.encode_enlisted()
         if has_new:
@@ -290,6 +298,7 @@ class StepRunner:
         grad = self._gradient_of(bound, number, negated, converted)
         launch, step = self._enlist(bound, grad, converted)
         launch.rows.append(launch.row(number, step, bound.dtype))
+        self.store.finish(started)
         launch.encode_enlisted()
         return converted
 
@@ -418,11 +427,19 @@ class StepRunner:
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> BoundParam:
         """Binds a parameter of a param group to its memory. Its state starts here if it
         has none."""
-        label = self.groups.label(index)
-        group = self.groups.list[number]
-        spec = self.groups.checked(param, label, group)
-        state = self.store.start(spec, param, started)
-        bound = bind(self.groups.specs.of_step(param, group), index, number, param, state, label)
+        kind = kind_of(param, number)
+        first = self._kinds.get(kind)
+        if first is not None and not self.store.get(param):
+            state = self.store.start(first.spec.of_states, param, started)
+            bound = first.again(index, param, state)
+        else:
+            group, label = self.groups.list[number], self.groups.label
+            spec = self.groups.checked(param, label(index), group)
+            state = self.store.start(spec, param, started)
+            bound = bind(self.groups.specs.of_step(param, group), index, number, param, state,
+                         label)
+            if kind is not None and started and started[-1] is param:
+                self._kinds[kind] = bound
         bound.key = self.groups.keys.get(id(param), index)
         return bound
 
@@ -528,6 +545,21 @@ class StepRunner:
             torch._amp_foreach_non_finite_check_and_unscale_(
                 grads, torch.zeros_like(self.found_inf, device=device),
                 inverse.to(device, non_blocking=True))
+
+
+@contextmanager
+def _paused_collector(count: int) -> Iterator[None]:
+    """Returns a context in which thousands of parameters are bound without collections of garbage.
+    The first step creates a state for each and no garbage, and collections would take as long as
+    all of the rest."""
+    pauses = count > 1000 and gc.isenabled()
+    if pauses:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pauses:
+            gc.enable()
 
 
 def _difference(bound: BoundParam, first: BoundParam) -> str:

@@ -35,11 +35,12 @@ def converted(state_dict: Mapping, groups: ParamGroups, owners: Sequence[tuple],
     """
     states, origins = dict(state_dict["state"]), {}
     graph = groups.specs.main.kernel.name
+    theirs = {key: group for group in state_dict["param_groups"] for key in group["params"]}
     for key, spec, param, index in owners:
         if not converts or _is_own(states[key]) or fits(spec, states[key], param):
             continue
         label = groups.label(index)
-        found = read_foreign(states[key], param, graph, label)
+        found = read_foreign(states[key], param, graph, label, theirs[key])
         states[key] = _state_of(spec, param, found, label)
         origins[found.origin] = None
     if origins:

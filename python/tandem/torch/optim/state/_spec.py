@@ -34,6 +34,10 @@ class StateSpec(ParamPlanes):
         super().__init__(kernel, count)
         self.executor, self.on_cpu, self._codes = executor, on_cpu, codes
         self.device = torch_device(executor)
+        #: The shapes of planes, by name and the layout of their tensor.
+        self._shapes: dict[tuple, torch.Size] = {}
+        #: The planes of states, by the shapes of parameters in C order.
+        self._dense: dict[torch.Size, list[tuple]] = {}
         #: The types that parameters can have.
         self.dtypes = [DTYPES[type] for type in self.types]
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
@@ -68,7 +72,10 @@ class StateSpec(ParamPlanes):
     def shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
         """Returns the shape of a plane for a tensor with the layout of its parameter's
         planes."""
-        return torch.Size(self.shape_of(plane, like.shape, self.size_of(like)))
+        key = plane.name, like.shape, like.stride()
+        if key not in self._shapes:
+            self._shapes[key] = torch.Size(self.shape_of(plane, like.shape, self.size_of(like)))
+        return self._shapes[key]
 
     def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
         """Returns the size of one plane of a parameter in bytes."""
@@ -80,6 +87,18 @@ class StateSpec(ParamPlanes):
         if plane.sets_size:
             return empty_plane(like, dtype, self.device)
         return torch.empty(self.shape(plane, like), dtype=dtype, device=self.device)
+
+    def dense_planes(self, param: torch.Tensor) -> list[tuple]:
+        """Returns the name, the shape, the type to fill and the type of each plane in the state
+        of a parameter in C order."""
+        found = self._dense.get(param.shape)
+        if found is None:
+            found = self._dense[param.shape] = []
+            for name, plane in self.state_planes.items():
+                dtype = DTYPES[plane.type]
+                words = torch.uint8 if dtype.itemsize == 1 else dtype
+                found.append((name, self.shape(plane, param), words, dtype))
+        return found
 
     def ordered(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a tensor in the layout of planes, in which a matrix is row-major."""

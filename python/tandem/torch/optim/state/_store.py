@@ -17,7 +17,7 @@ from tandem.torch.optim.state._check import check_state
 from tandem.torch.optim.state._checksum import checksum
 from tandem.torch.optim.state._empty_step import EmptyStep
 from tandem.torch.optim.state._spec import StateSpec
-from tandem.torch.optim.state._values import decode_weights, encode_weight, initial_state
+from tandem.torch.optim.state._values import decode_weights, empty_state, encode_weights
 
 
 class StateStore:
@@ -46,7 +46,8 @@ class StateStore:
 
     def start(self, spec: StateSpec, param: torch.Tensor, started: list) -> dict | None:
         """Returns the state of a parameter, which is created if it has none or one from an empty
-        step. Parameters whose state is new are added to `started`."""
+        step. Parameters whose state is new are added to `started`, and :meth:`finish` completes
+        their states."""
         state = self.states.get(param)
         if state and self._empty_step.ends(param, state, lambda: self._groups.name(param)):
             state = None
@@ -54,12 +55,23 @@ class StateStore:
         if not state and spec.state_names:
             self._check_start(spec, param)
             state = self.states[param]
-            state.update(initial_state(spec, param))
+            state.update(empty_state(spec, param))
             if self._groups.is_capturable and spec.step:
                 state[spec.step] = self._fresh_counter(spec, started)
             started.append(param)
             self._note_start(param)
         return state
+
+    def finish(self, started: Iterable[torch.Tensor]) -> None:
+        """Writes the codes of weights to the states of parameters that have just started."""
+        kinds: dict[tuple, list[torch.Tensor]] = {}
+        has_hidden = any(spec.hidden for spec in self._groups.specs)
+        for param in started if has_hidden else ():
+            spec = self._groups.spec_of(param)
+            if spec.hidden:
+                kinds.setdefault((spec, param.dtype), []).append(param)
+        for (spec, _), params in kinds.items():
+            encode_weights(spec, params, [self.states[param] for param in params])
 
     def _note_start(self, param: torch.Tensor) -> None:
         """Warns if a parameter starts anew although the states of others were loaded."""
@@ -101,6 +113,7 @@ class StateStore:
                 if has_gradient(param):
                     spec = self._groups.checked(param, self._groups.label(index), group)
                     self.start(spec, param, started)
+            self.finish(started)
         except BaseException:
             self.drop(started)
             raise
@@ -145,7 +158,7 @@ class StateStore:
     @torch.no_grad()
     def start_hidden(self) -> set[torch.Tensor]:
         """Returns the parameters whose weights are in codes, after creating missing states."""
-        hidden = set()
+        hidden, started = set(), []
         for index, param, group in self._groups:
             if not param.requires_grad or not param.numel():
                 continue
@@ -153,8 +166,9 @@ class StateStore:
             spec = self._groups.checked(param, label, group)
             if spec.hidden:
                 _wrappers.refuse_flattened(param, label)
-                self.start(spec, param, [])
+                self.start(spec, param, started)
                 hidden.add(param)
+        self.finish(started)
         return hidden
 
     @torch.no_grad()
@@ -167,7 +181,7 @@ class StateStore:
     def encode_weight(self, param: torch.Tensor) -> None:
         """Encodes a parameter's value as its weight, unless they are already equal."""
         if not torch.equal(bits_of(self.decode_weight(param)), bits_of(param)):
-            encode_weight(self._hidden_spec(param), param, self.states[param])
+            encode_weights(self._hidden_spec(param), [param], [self.states[param]])
 
     def _hidden_spec(self, param: torch.Tensor) -> StateSpec:
         """Returns the spec of a parameter whose weight is in codes, after checking its state."""

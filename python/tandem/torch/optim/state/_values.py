@@ -23,26 +23,45 @@ def initial_state(spec: StateSpec, param: torch.Tensor) -> dict:
     States and residuals are zero. Master weights hold the parameter's value, and so do
     codes, to their precision.
     """
-    whole, param = param, updated(spec, param)
-    like = spec.like(param, None)
-    planes = {
-        name: zeroed(spec.empty(plane, like))
-        for name, plane in spec.state_planes.items()
-    }
+    state = empty_state(spec, param)
     if spec.hidden:
-        encode_weight(spec, whole, planes)
+        encode_weights(spec, [param], [state])
+    return state
+
+
+def empty_state(spec: StateSpec, param: torch.Tensor) -> dict:
+    """Returns the initial state of a parameter, but zeros in place of the codes of its weight."""
+    whole, param = param, updated(spec, param)
+    planes = _zeros(spec, param)
     for plane in () if spec.hidden else spec.weight_planes:
         if plane.bits > spec.visible.bits:
             planes[plane.name].copy_(param)
-    return ({spec.step: 0} if spec.step else {}) | spread(spec, planes, whole)
+    if whole is not param:
+        planes = spread(spec, planes, whole)
+    return {spec.step: 0, **planes} if spec.step else planes
 
 
-def encode_weight(spec: StateSpec, param: torch.Tensor, state: Mapping) -> None:
-    """Writes a parameter's value to the planes of its state."""
-    shard, param, state = shard_of(param), updated(spec, param), local_state(state)
-    plain = laid_out(param.detach(), spec.like(param, state), param.dtype)
-    convert(spec, [plain], plain_storage(param.dtype), [_weight_of(spec, state)],
-            spec.weight_storage, spec.weight_planes, shards=[shard])
+def _zeros(spec: StateSpec, param: torch.Tensor) -> dict:
+    """Returns zeros for all planes of a parameter."""
+    if not param.is_contiguous() or param.dtype.is_complex:
+        like = spec.like(param, None)
+        return {name: zeroed(spec.empty(plane, like)) for name, plane in spec.state_planes.items()}
+    # Models may have thousands of parameters of one shape.
+    return {name: torch.zeros(shape, dtype=words, device=spec.device).view(dtype)
+            if words is not dtype else torch.zeros(shape, dtype=dtype, device=spec.device)
+            for name, shape, words, dtype in spec.dense_planes(param)}
+
+
+def encode_weights(spec: StateSpec, params: Sequence[torch.Tensor],
+                   states: Sequence[Mapping]) -> None:
+    """Writes the values of parameters of one type to the planes of their states."""
+    shards, plain, planes = list(map(shard_of, params)), [], []
+    for param, state in zip(params, states):
+        own, state = updated(spec, param), local_state(state)
+        plain.append(laid_out(own.detach(), spec.like(own, state), own.dtype))
+        planes.append(_weight_of(spec, state))
+    convert(spec, plain, plain_storage(params[0].dtype), planes, spec.weight_storage,
+            spec.weight_planes, shards=shards)
 
 
 def decode_weights(spec: StateSpec, states: Sequence[Mapping], dtype: torch.dtype,
