@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,7 @@ DEMO = ROOT / "examples/language_model"
 sys.path.insert(0, str(DEMO))
 import outcomes  # noqa: E402
 import plot  # noqa: E402
+import progress  # noqa: E402
 
 sys.path.remove(str(DEMO))
 from common import spread  # noqa: E402
@@ -129,33 +131,43 @@ def test_labels_are_spread():
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("names", [MANY, MANY[:7]])
-def test_six_are_labelled_and_the_others_muted(draw, names):
+def legend_texts(figure):
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("names", [MANY, MANY[:7], SIX])
+def test_six_are_in_the_legend_and_the_others_muted(draw, names):
     figure = draw([record(name) for name in names])
     *panels, bars = figure.axes
     six = outcomes.emphasized(names)
     colors = {plot.STYLES[i][0] for i in range(6)}
+    assert legend_texts(figure) == six + ["other strategies"] * (len(names) > 6)
+    assert {text.get_color() for text in figure.legends[0].get_texts()[:6]} == colors
     for axes in panels:
-        assert sorted(texts(axes)) == sorted(six)
-        assert {text.get_color() for text in axes.texts} == colors
+        assert not texts(axes)
         assert all(len(lines(axes, color)) == 1 for color in colors)
         muted = lines(axes, plot.MUTED["color"])
         assert len(muted) == len(names) - 6
         assert all(line.get_linewidth() < 1 for line in muted)
     assert [label.get_text() for label in bars.get_yticklabels()] == names
-    assert not figure.legends
 
 
 @pytest.mark.parametrize("steps", [10, STEPS])
-def test_labels_do_not_overlap(draw, steps):
-    figure = draw([record(name, falling(2 + i / 1e4, steps)) for i, name in enumerate(MANY)])
-    edge = figure.bbox
-    for axes in figure.axes[:5]:
-        # The box of an annotation includes its line.
-        boxes = [Text.get_window_extent(text) for text in axes.texts]
-        assert len(boxes) == 6
-        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-        assert all(axes.bbox.x1 - 30 < box.x0 and box.x1 < edge.x1 for box in boxes)
+@pytest.mark.parametrize("names", [SIX[:1], SIX, MANY[:7], MANY])
+def test_texts_are_inside_of_the_figure_and_apart(draw, names, steps):
+    """Nothing is cut off, no title covers another, and the panels take most of the width."""
+    figure = draw([record(name, falling(2 + i / 1e4, steps)) for i, name in enumerate(names)])
+    boxes = [axes.title.get_window_extent() for axes in figure.axes]
+    boxes += [figure.legends[0].get_window_extent()]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    boxes += [axes.get_tightbbox() for axes in figure.axes]
+    for box in boxes:
+        assert 0 <= box.x0 and box.x1 <= figure.bbox.x1
+        assert 0 <= box.y0 and box.y1 <= figure.bbox.y1
+    wide, _, validation, *_ = figure.axes
+    assert wide.bbox.width > 0.5 * figure.bbox.width
+    assert validation.bbox.width > 0.25 * figure.bbox.width
 
 
 def test_diverged_runs_are_clipped_and_named(draw):
@@ -173,13 +185,6 @@ def test_diverged_runs_are_clipped_and_named(draw):
     assert (bottom, top) == pytest.approx((good[0], bottom + (good[1] - bottom) / (1 - room)))
     assert difference.get_ylim()[1] < 0.1
     assert len([line for line in loss.lines if line.get_marker() == "^"]) == 3
-
-
-def test_the_label_of_a_run_without_a_number_is_at_the_top(draw):
-    loss = draw([record(name, diverging(120) if name == "coat" else None)
-                 for name in SIX]).axes[0]
-    label = next(text for text in loss.texts if text.get_text() == "coat")
-    assert label.xy == (STEPS, 1)
 
 
 def test_a_run_that_ends_above_the_others_is_named(draw):
@@ -201,16 +206,30 @@ def test_figures_of_little(draw, records, error):
 #===----------------------------------------------------------------------===#
 
 
-def test_demo_runs_without_deprecated_calls(tmp_path):
+def test_demo_runs_without_warnings(tmp_path):
     pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning", "-W",
          "error::PendingDeprecationWarning", DEMO / "demo.py", "--quick", "--steps", "10",
-         "--strategies", "fp32,bf16,coat+coat", "--threads", "1", "--output", tmp_path],
+         "--strategies", "fp32,bf16,coat+coat,dither-softsign-root", "--threads", "1", "--output",
+         tmp_path],
         capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "deprecated" not in done.stderr
+    assert not done.stderr
     assert {p.name for p in tmp_path.iterdir()} == {"demo.md", "demo.json", "demo.png"}
+
+
+def test_a_warning_replaces_a_live_line(monkeypatch, capsys):
+    messages = []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: messages.append(message))
+    progress.put_warnings_on_lines_of_their_own()
+    shown = progress.Progress("run", 10)
+    shown.shown = -math.inf
+    shown.update(5, "loss 1")
+    warnings.showwarning("look", UserWarning, "file.py", 1)
+    written = capsys.readouterr().out
+    assert messages == ["look"] and "loss 1" in written and written.endswith(progress.CLEAR)
 
 
 @pytest.fixture

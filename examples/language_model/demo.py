@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import os
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ from optimizers import (
     Hyperparameters,
     check_strategy,
 )
-from progress import Progress
+from progress import Progress, put_warnings_on_lines_of_their_own
 from train import Config, Record, train
 
 FULL = Config(
@@ -163,6 +164,9 @@ def train_all(strategies: list[str], corpus: Corpus, config: Config) -> list[Rec
 def main() -> None:
     """Runs the demo."""
     arguments = parse_arguments()
+    put_warnings_on_lines_of_their_own()
+    # The demo clips no gradients.
+    warnings.filterwarnings("ignore", ".*stores gradients in codes.*clip nothing")
     start = time.monotonic()
     torch.set_num_threads(arguments.threads)
     strategies = chosen_strategies(arguments.strategies, arguments.quick)

@@ -55,7 +55,8 @@ class Norm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.recipe is None:
             return functional.rms_norm(x, x.shape[-1:], self.weight.float(), 1e-6)
-        return tandem.torch.nn.rms_norm(x, self.weight.float(), 1e-6, recipe=self.recipe)
+        return tandem.torch.nn.rms_norm(x, x.shape[-1:], self.weight.float(), 1e-6,
+                                        recipe=self.recipe)
 
 
 class Embedding(nn.Module):

@@ -1,6 +1,7 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The demo's figure: six strategies in colours with labels, the others in grey."""
+"""The demo's figure: six strategies in colours, which a legend names, the others in
+grey."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.ticker import PercentFormatter  # noqa: E402
-from matplotlib.transforms import offset_copy  # noqa: E402
 
 import outcomes  # noqa: E402
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from common import save_figure, spread  # noqa: E402
+from common import save_figure  # noqa: E402
 
 if TYPE_CHECKING:
     from stream import StreamError
@@ -43,7 +44,7 @@ MUTED = {"color": "#BBBBBB", "linewidth": 0.8, "zorder": 1}
 NOTE = "#444444"
 # The height of a line of text, as a fraction of a panel's.
 LINE = 0.07
-# The number of bars that fit into one of two rows of panels.
+# The number of bars that fit into a low figure.
 FEW = 10
 
 
@@ -126,8 +127,7 @@ def limits(curves: list[Curve], shown: Runs) -> tuple[float, float]:
 def draw_panel(
     axes: Axes, curves: list[Curve], shown: Runs, title: str, notes: bool = False
 ) -> None:
-    """Draws a labelled line for each strategy; notes name the runs that leave the
-    panel."""
+    """Draws a line for each strategy; notes name the runs that leave the panel."""
     for curve in curves:
         marker = "o" if len(curve.steps) < 20 else ""
         style = shown.style(curve.strategy)
@@ -139,30 +139,6 @@ def draw_panel(
     axes.set_xlabel("step")
     if notes:
         name_clipped(axes, curves, shown)
-    label_ends(axes, curves, shown)
-
-
-def label_ends(axes: Axes, curves: list[Curve], shown: Runs) -> None:
-    """Writes the names of the emphasized strategies to the right of their lines'
-    ends."""
-    bottom, top = axes.get_ylim()
-    vivid = [curve for curve in curves if curve.strategy in shown.styles]
-    ends = {c.strategy: float(np.clip((c.end() - bottom) / (top - bottom), 0, 1)) for c in vivid}
-    right = offset_copy(axes.transAxes, axes.figure, x=14, units="points")
-    for strategy, place in spread(ends, LINE, 0, 1).items():
-        color = shown.color(strategy)
-        line = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate(
-            strategy,
-            (shown.steps, ends[strategy]),
-            (1, place),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords=right,
-            va="center",
-            color=color,
-            fontweight="bold",
-            arrowprops={**line, "relpos": (0, 0.5)},
-        )
 
 
 def clipped(curves: list[Curve], shown: Runs, top: float) -> list[tuple[int, str, str]]:
@@ -204,8 +180,7 @@ def draw_note(axes: Axes, step: int, height: float, text: str, color: str) -> No
 def draw_losses(panels: list[Axes], shown: Runs) -> None:
     """Draws the panels of losses, the first of which names the runs that leave it."""
     loss, difference, validation = panels
-    others = len(shown.records) > len(shown.styles)
-    title = "Training loss (running mean)" + "; other strategies in grey" * others
+    title = "Training loss (running mean)"
     draw_panel(loss, shown.curves("train_loss"), shown, title, notes=True)
     loss.set_ylabel("nats per character")
     baseline, differences = shown.differences()
@@ -254,16 +229,29 @@ def emphasize_names(axes: Axes, shown: Runs) -> None:
             label.set_fontweight("bold")
 
 
+def draw_legend(figure: Figure, shown: Runs) -> None:
+    """Names the lines of all panels, in a row above them."""
+    lines = {name: Line2D([], [], **shown.style(name)) for name in shown.styles}
+    if len(shown.records) > len(lines):
+        lines["other strategies"] = Line2D([], [], **MUTED)
+    legend = figure.legend(
+        lines.values(),
+        lines,
+        loc="outside upper left",
+        ncols=len(lines),
+        frameon=False,
+        handlelength=3,
+    )
+    for text in legend.get_texts():
+        if text.get_text() in shown.styles:
+            text.set(color=shown.color(text.get_text()), fontweight="bold")
+
+
 def make_panels(strategies: int) -> tuple[Figure, list[Axes], Axes]:
-    """Creates five panels over the steps and one of bars, which is tall if there are
-    many."""
-    many = strategies > FEW
-    figure = plt.figure(figsize=(18, 12 if many else 8), layout="constrained")
-    if many:
-        grid = figure.add_gridspec(3, 3, width_ratios=(1, 1, 0.8))
-        places = [grid[0, :2], grid[1, 0], grid[1, 1], grid[2, 0], grid[2, 1], grid[:, 2]]
-    else:
-        places = list(figure.add_gridspec(2, 3))
+    """Creates five panels over the steps, and one of bars over the whole height."""
+    figure = plt.figure(figsize=(18, 12 if strategies > FEW else 9), layout="constrained")
+    grid = figure.add_gridspec(3, 3, width_ratios=(1, 1, 0.8))
+    places = [grid[0, :2], grid[1, 0], grid[1, 1], grid[2, 0], grid[2, 1], grid[:, 2]]
     *panels, bars = [figure.add_subplot(place) for place in places]
     return figure, panels, bars
 
@@ -275,4 +263,5 @@ def draw(path: Path, records: list[Record], errors: dict[str, StreamError]) -> N
     draw_losses(panels[:3], shown)
     draw_metrics(panels[3:], shown)
     draw_errors(bars, errors, shown)
+    draw_legend(figure, shown)
     save_figure(figure, path)

@@ -7,9 +7,25 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+import warnings
 
 LIVE_SECONDS = 0.2
 PLAIN_LINES = 4
+
+
+CLEAR = "\r\033[K"
+
+
+def put_warnings_on_lines_of_their_own() -> None:
+    """Makes warnings replace a live line, which the next update writes again."""
+    show = warnings.showwarning
+
+    def shown(*arguments, **options) -> None:
+        if sys.stdout.isatty():
+            print(CLEAR, end="", flush=True)
+        show(*arguments, **options)
+
+    warnings.showwarning = shown
 
 
 class Progress:
@@ -32,7 +48,7 @@ class Progress:
     def finish(self, text: str = "") -> None:
         """Ends the loop with a final line."""
         line = self._line(self.total, text)
-        print("\r\033[K" + line if self.live else line, flush=True)
+        print(CLEAR + line if self.live else line, flush=True)
 
     def _update_live(self, done: int, text: str) -> None:
         now = time.monotonic()
@@ -40,7 +56,7 @@ class Progress:
             return
         self.shown = now
         columns = shutil.get_terminal_size().columns - 1
-        print("\r\033[K" + self._line(done, text)[:columns], end="", flush=True)
+        print(CLEAR + self._line(done, text)[:columns], end="", flush=True)
 
     def _line(self, done: int, text: str) -> str:
         elapsed = time.monotonic() - self.start

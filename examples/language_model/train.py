@@ -147,6 +147,7 @@ def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> 
             record.validation_loss.append(validate(model, corpus, config))
         progress.update(step + 1, describe(record))
     record.step_ms = 1e3 * (time.perf_counter() - start) / config.steps
+    optimizer.close()  # so that the next one may take the gradients
     record.optimizer_ms = time_optimizer(strategy, model, config)
     progress.finish(describe(record))
     return record

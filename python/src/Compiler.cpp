@@ -20,11 +20,28 @@
 
 namespace nb = nanobind;
 
-/// Raises an ImportError whose message `tandem._compiler` builds from a reason.
-[[noreturn]] static void refuse(const std::string &reason) {
-  nb::object explain = nb::module_::import_("tandem._compiler").attr("explain");
-  std::string message = nb::cast<std::string>(explain(reason));
+/// Raises an ImportError whose message a function of `tandem._compiler` builds.
+[[noreturn]] static void refuse(const std::string &reason,
+                                const char *explain = "explain") {
+  nb::object function = nb::module_::import_("tandem._compiler").attr(explain);
+  std::string message = nb::cast<std::string>(function(reason));
   throw nb::import_error(message.c_str());
+}
+
+/// Raises an ImportError if libTandem would call an LLVM other than its own:
+/// that of a library such as Triton's, if it was loaded with RTLD_GLOBAL. LLVM
+/// ends the process when it registers its options a second time. The functions
+/// of each libLLVM have a version, so that another libLLVM does no harm.
+static void refuseOtherLLVM() {
+#ifdef TANDEM_SHARED_LLVM
+  void *symbol = dlsym(RTLD_DEFAULT, "_ZN4llvm2cl6Option11addArgumentEv");
+  Dl_info owner;
+  if (!symbol || !dladdr(symbol, &owner))
+    return;
+  std::string path = owner.dli_fname;
+  if (path.compare(path.rfind('/') + 1, 7, "libLLVM") != 0)
+    refuse(path, "explain_other_llvm");
+#endif
 }
 
 /// Loads a library. On failure, returns NULL and stores the error text in
@@ -57,6 +74,7 @@ static void find(void *library, const char *name, Function &function) {
 }
 
 static Compiler load() {
+  refuseOtherLLVM();
   void *library = openLibrary();
   Compiler functions;
   find(library, "tandemGetVersion", functions.tandemGetVersion);

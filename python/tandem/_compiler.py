@@ -22,6 +22,15 @@ def locate() -> str | None:
     return str(path) if Path(path).exists() else None
 
 
+def explain_other_llvm(library: str) -> str:
+    """Returns the message of an ImportError for a library that makes the symbols of another LLVM
+    global."""
+    return (f"Tandem's compiler uses LLVM of this machine, but would call the one in {library}, "
+            "whose symbols are global, and two LLVMs cannot share them; import that library with "
+            "Python's default flags, without sys.setdlopenflags(os.RTLD_GLOBAL), or call "
+            "tandem.graphs() before you import it, which loads the compiler")
+
+
 def explain(reason: str) -> str:
     """Returns the message of an ImportError for the dynamic loader's error."""
     from tandem import __version__

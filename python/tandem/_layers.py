@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tandem import _tandem
 from tandem._arguments import directories
@@ -117,6 +118,29 @@ class Layer:
             RoleKind.SEED in step.kernel.integers.values() for step in steps)
 
 
+def _arguments(function: Callable) -> str:
+    """Returns the end of a message about an argument of the wrong type."""
+    parameters = inspect.signature(function).parameters.values()
+    return "its arguments are " + ", ".join(
+        p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def check_arrays(function: Callable, kind: str = "an array", **arrays) -> None:
+    """Refuses arguments of a layer that are not arrays of any framework."""
+    for name, array in arrays.items():
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise TypeError(f"{name} of {function.__name__} must be {kind}, got "
+                            f"{type(array).__name__}; {_arguments(function)}")
+
+
+def check_number(function: Callable, **numbers) -> None:
+    """Refuses arguments of a layer that are not numbers."""
+    for name, number in numbers.items():
+        if not hasattr(number, "__float__") or getattr(number, "shape", ()) != ():
+            raise TypeError(f"{name} of {function.__name__} must be a number, got "
+                            f"{type(number).__name__}; {_arguments(function)}")
+
+
 def check_vectors(what: str, x, **vectors) -> None:
     """Refuses vectors, as arrays of any framework, unless they have the same type and one
     element for each column of ``x``."""
@@ -124,8 +148,8 @@ def check_vectors(what: str, x, **vectors) -> None:
     for name, vector in vectors.items():
         if vector.shape != x.shape[-1:] or vector.dtype != dtype:
             raise ValueError(
-                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for x, which is "
-                f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
+                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for an input of "
+                f"{tuple(x.shape)} it must be {tuple(x.shape[-1:])} of {dtype}")
 
 
 def check_alike(what: str, **pair) -> None:

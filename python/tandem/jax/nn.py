@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from tandem._layers import check_alike, check_vectors
+from tandem._layers import check_alike, check_arrays, check_number, check_vectors
 from tandem.jax import _linear
 from tandem.jax._layer import run
 
@@ -37,6 +37,8 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float = _EPSILON, *, recipe: 
         weight: [n], in one of these types.
         eps: added to the mean of squares.
     """
+    check_arrays(rms_norm, x=x, weight=weight)
+    check_number(rms_norm, eps=eps)
     check_vectors("rms_norm", x, weight=weight)
     return run("rms_norm", recipe, path, (eps,), {"x": x}, {"weight": weight})
 
@@ -44,6 +46,8 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float = _EPSILON, *, recipe: 
 def add_rms_norm(x: jax.Array, residual: jax.Array, weight: jax.Array, eps: float = _EPSILON, *,
                  recipe: str = "coat", path: Path = ()) -> tuple[jax.Array, jax.Array]:
     """Returns x + residual and its :func:`rms_norm`, as between the blocks of a transformer."""
+    check_arrays(add_rms_norm, x=x, residual=residual, weight=weight)
+    check_number(add_rms_norm, eps=eps)
     check_vectors("add_rms_norm", x, weight=weight)
     check_alike("add_rms_norm", x=x, residual=residual)
     return run("add_rms_norm", recipe, path, (eps,), {"x": x, "residual": residual},
@@ -53,12 +57,15 @@ def add_rms_norm(x: jax.Array, residual: jax.Array, weight: jax.Array, eps: floa
 def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = ()) -> jax.Array:
     """LayerNorm (Ba et al. 2016) over the last dimension; see :func:`rms_norm`."""
+    check_arrays(layer_norm, x=x, weight=weight, bias=bias)
+    check_number(layer_norm, eps=eps)
     check_vectors("layer_norm", x, weight=weight, bias=bias)
     return run("layer_norm", recipe, path, (eps,), {"x": x}, {"weight": weight, "bias": bias})
 
 
 def silu(x: jax.Array, *, recipe: str = "coat", path: Path = ()) -> jax.Array:
     """Returns x * sigmoid(x), for an array of any shape."""
+    check_arrays(silu, x=x)
     return run("silu", recipe, path, (), {"x": x})
 
 
@@ -66,12 +73,14 @@ def gelu(x: jax.Array, *, approximate: bool = True, recipe: str = "coat",
          path: Path = ()) -> jax.Array:
     """GELU (Hendrycks and Gimpel 2016): the tanh approximation, which is jax.nn.gelu's default,
     or the exact one by erf."""
+    check_arrays(gelu, x=x)
     return run("gelu_tanh" if approximate else "gelu", recipe, path, (), {"x": x})
 
 
 def swiglu(gate: jax.Array, up: jax.Array, *, recipe: str = "coat",
            path: Path = ()) -> jax.Array:
     """Returns silu(gate) * up."""
+    check_arrays(swiglu, gate=gate, up=up)
     check_alike("swiglu", gate=gate, up=up)
     return run("swiglu", recipe, path, (), {"gate": gate, "up": up})
 
@@ -79,6 +88,7 @@ def swiglu(gate: jax.Array, up: jax.Array, *, recipe: str = "coat",
 def geglu(gate: jax.Array, up: jax.Array, *, approximate: bool = True, recipe: str = "coat",
           path: Path = ()) -> jax.Array:
     """Returns gelu(gate) * up; see :func:`gelu`."""
+    check_arrays(geglu, gate=gate, up=up)
     check_alike("geglu", gate=gate, up=up)
     return run("geglu_tanh" if approximate else "geglu", recipe, path, (), {
         "gate": gate, "up": up})
@@ -102,6 +112,7 @@ def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *,
         products: "bf16" for products in x's type, or "fp8", which needs a recipe that saves x in
             E4M3 with one f32 scale for the tensor, such as "coat".
     """
+    check_arrays(linear, x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     return _linear.linear(x, weight, bias, recipe, path, products)
 
 
@@ -119,6 +130,7 @@ def cross_entropy(x: jax.Array, target: jax.Array, ignore_index: int = -100,
         ignore_index: the class of rows without a loss.
         reduction: "mean" over the rows with a loss, "sum", or "none".
     """
+    check_arrays(cross_entropy, x=x)
     classes, is_wrong = _classes(x, target, ignore_index, reduction)
     numbers = jnp.arange(x.shape[-1], dtype=jnp.float32)
     losses = run("cross_entropy", recipe, path, (), {"x": x},

@@ -41,7 +41,10 @@ def test_bits_of_pytorch(layer, recipe, dtype):
 
     tensors = [wide(x).requires_grad_() for x in inputs]
     tanh = {"approximate": "tanh"} if layer in ("gelu", "geglu") else {}
-    wanted = getattr(functional, layer)(*tensors, recipe=recipe, **tanh)
+    shape = [(64,)] if layer.endswith("norm") else []
+    width = sum(x.dim() > 1 for x in tensors)
+    wanted = getattr(functional, layer)(*tensors[:width], *shape, *tensors[width:], recipe=recipe,
+                                        **tanh)
     wanted = wanted if count > 1 else (wanted,)
     torch.autograd.backward(wanted, [wide(x) for x in cotangents])
 
@@ -118,5 +121,14 @@ def test_refusals():
         nn.rms_norm(x, jnp.ones(3))
     with pytest.raises(ValueError, match="they must be alike"):
         nn.swiglu(x, x[1:])
+    with pytest.raises(TypeError, match="weight of rms_norm must be an array, got tuple; its "
+                                        "arguments are x, weight, eps"):
+        nn.rms_norm(x, (4,), jnp.ones(4))
+    with pytest.raises(TypeError, match="eps of layer_norm must be a number, got ArrayImpl"):
+        nn.layer_norm(x, jnp.ones(4), jnp.ones(4), jnp.ones(4))
+    with pytest.raises(TypeError, match="weight of linear must be an array, got int"):
+        nn.linear(x, 4)
+    with pytest.raises(TypeError, match="x of silu must be an array, got list"):
+        nn.silu([1.0])
     with pytest.raises(ValueError, match="coat9"):
         nn.silu(x, recipe="coat9")

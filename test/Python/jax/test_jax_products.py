@@ -76,10 +76,10 @@ def test_linear(dtype, recipe):
 def test_planes_of_pytorch(recipe, dtype):
     """The saved planes have the bits of PyTorch's layer."""
     torch = pytest.importorskip("torch")
-    from tandem.torch.nn import _layer, _saved_inputs
+    from tandem.torch.nn import _history, _layer, _saved_inputs
     (x,) = arrays([(40, 64)], dtype)
     layer = _layer.compiled("keep", recipe, getattr(torch, dtype), getattr(torch, dtype))
-    theirs, _ = _saved_inputs.SavedInputs().keep(layer, {}, to_torch(x))
+    theirs, _ = _saved_inputs.SavedInputs().keep(layer, _history.NO_HISTORY, to_torch(x))
     _, pull, *_ = pulled(x, jnp.zeros((64, 8), dtype), recipe=recipe)
     ours = [y for y in jax.tree.leaves(pull) if y.shape != (64, 8)]
     assert sorted(bits(y).tobytes() for y in ours) == sorted(

@@ -132,7 +132,7 @@ def test_a_layer_is_that_of_pytorch(arrays):
 
     x = matrix(forward["x"]).requires_grad_()
     weight = torch.from_numpy(forward["weight"]).requires_grad_()
-    y = tandem.torch.nn.rms_norm(x, weight, 1e-6, recipe="coat")
+    y = tandem.torch.nn.rms_norm(x, weight.shape, weight, 1e-6, recipe="coat")
     y.backward(matrix(backward["dy"]))
     assert torch.equal(y, matrix(forward["y"]))
     assert torch.equal(x.grad, matrix(backward["dx"]))

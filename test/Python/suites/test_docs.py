@@ -119,6 +119,7 @@ def test_layer_of_ones_own(tmp_path):
     """The layer and the recipe of docs/Layers.md work as in the built-in modules."""
     torch = pytest.importorskip("torch")
     from tandem.torch.nn._autograd import LayerFunction
+    from tandem.torch.nn._history import NO_HISTORY
     from tandem.torch.nn._layer import compiled
     recipe, *_, layer = blocks("docs/Layers.md", "mlir")
     (tmp_path / "coat-64.mlir").write_text(recipe)
@@ -126,7 +127,7 @@ def test_layer_of_ones_own(tmp_path):
     narrow = x.detach().float().requires_grad_()
     runs = compiled(layer, "coat-64", torch.float32, torch.float32, (str(tmp_path),))
     dy = torch.randn(5, 100)
-    LayerFunction.apply(runs, (), {}, (("x", "dx"),), {}, narrow).backward(dy)
+    LayerFunction.apply(runs, (), NO_HISTORY, (("x", "dx"),), {}, narrow).backward(dy)
     (x / x.abs().sum(1, keepdim=True)).backward(dy.double())
     assert (narrow.grad - x.grad).norm() < 0.05 * x.grad.norm()
     assert {p.name: p.bits for p in runs.saved} == {

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the ranks of test_torch_grad_dtype.py: fully_shard with gradients whose type is
-# not the parameter's.
+# This file implements the ranks of test_torch_grad_dtype.py: fully_shard with gradients whose type
+# is not the parameter's.
 #
 #===----------------------------------------------------------------------===#
 """Implements functions for `support.gloo.run_ranks`."""

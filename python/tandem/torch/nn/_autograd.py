@@ -9,6 +9,7 @@ import torch
 
 from tandem._plane import Granularity, RoleKind
 from tandem.torch._versions import zeroed
+from tandem.torch.nn._history import History
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import planes_of, rows_of, storages_of, tensor_of
 
@@ -27,7 +28,7 @@ def first_derivative(backward: Callable) -> Callable:
 
 
 class LayerFunction(torch.autograd.Function):
-    """Runs a layer: ``apply(layer, hypers, state, names, kept, *inputs)``.
+    """Runs a layer: ``apply(layer, hypers, history, names, kept, *inputs)``.
 
     ``names`` has pairs of the names of inputs and of their gradients, the backward pass's
     outputs: ("x", "dx"). The outputs are those of the forward pass, in order; the gradient of
@@ -36,7 +37,7 @@ class LayerFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, kept: dict,
+    def forward(ctx, layer: Layer, hypers: tuple, history: History, names: tuple, kept: dict,
                 *inputs):
         step = layer.forward
         # The first input has rows and columns; a single row may have only one dimension.
@@ -48,8 +49,7 @@ class LayerFunction(torch.autograd.Function):
         written = step.allocate(
             shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED),
             {role: shapes[step.per[role]] for role in step.outputs if step.is_plain(role)})
-        written |= {name: plane for name, plane in state.items() if name in written}
-        planes = tensors | written
+        planes = tensors | written | history.begin()
         step.run(shape, planes, hypers)
         kept |= _for_others(layer, planes)
         ctx.save_for_backward(*(planes[name] for name in layer.restored),

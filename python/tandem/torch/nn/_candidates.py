@@ -45,14 +45,18 @@ def _like(new: torch.nn.Module, old: torch.nn.Module) -> torch.nn.Module:
     return new.train(old.training)
 
 
+def _width(old: torch.nn.Module) -> int:
+    return old.normalized_shape[0] if old.weight is None else old.weight.shape[0]
+
+
 def _rms_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    return _like(compressed.RMSNorm(old.weight.shape[0], _epsilon(old), device="meta",
-                                   **options), old)
+    return _like(compressed.RMSNorm(_width(old), _epsilon(old), old.weight is not None,
+                                    device="meta", **options), old)
 
 
 def _layer_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    return _like(compressed.LayerNorm(old.weight.shape[0], _epsilon(old), device="meta",
-                                     **options), old)
+    return _like(compressed.LayerNorm(_width(old), _epsilon(old), old.weight is not None,
+                                      old.bias is not None, device="meta", **options), old)
 
 
 def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
@@ -70,7 +74,8 @@ def _gelu(approximate: str) -> Builder:
 
 
 def _cross_entropy(old: torch.nn.CrossEntropyLoss, options: dict) -> torch.nn.Module:
-    new = compressed.CrossEntropyLoss(old.ignore_index, old.reduction, **options)
+    new = compressed.CrossEntropyLoss(
+        ignore_index=old.ignore_index, reduction=old.reduction, **options)
     return new.train(old.training)
 
 
@@ -102,13 +107,11 @@ def _epsilon(norm: torch.nn.Module) -> float | None:
 #===----------------------------------------------------------------------===#
 
 
-def _known_norm(build: Builder, *needed: str) -> Callable[[torch.nn.Module], Builder]:
+def _known_norm(build: Builder) -> Callable[[torch.nn.Module], Builder]:
     def fit(old: torch.nn.Module) -> Builder:
-        if any(getattr(old, name) is None for name in needed):
-            raise Unfit(f"it has no {' or no '.join(needed)}")
         if len(old.normalized_shape) != 1:
             raise Unfit("it normalizes more than the last dimension")
-        _check_shapes(old, {name: tuple(old.normalized_shape) for name in needed})
+        _check_shapes(old, dict.fromkeys(old._parameters, tuple(old.normalized_shape)))
         return build
 
     return fit
@@ -135,8 +138,8 @@ def _known_loss(old: torch.nn.CrossEntropyLoss) -> Builder:
 #: Functions that check one of PyTorch's modules and return its builder. Subclasses are excluded,
 #: since they may compute something else.
 _KNOWN: dict[type, Callable[[torch.nn.Module], Builder]] = {
-    torch.nn.RMSNorm: _known_norm(_rms_norm, "weight"),
-    torch.nn.LayerNorm: _known_norm(_layer_norm, "weight", "bias"),
+    torch.nn.RMSNorm: _known_norm(_rms_norm),
+    torch.nn.LayerNorm: _known_norm(_layer_norm),
     torch.nn.Linear: _known_linear,
     torch.nn.SiLU: _known_silu,
     torch.nn.GELU: lambda old: _gelu(old.approximate),

@@ -40,43 +40,42 @@ class _Compressed:
 class RMSNorm(_Compressed, torch.nn.RMSNorm):
     """:class:`torch.nn.RMSNorm` over the last dimension."""
 
-    def __init__(self, normalized_shape, eps: float | None = None, device=None,
-                 dtype=None, *, recipe: str = "coat",
-                 path: Path = ()):
-        super().__init__(normalized_shape, eps, True, device, dtype)
-        if len(self.normalized_shape) != 1:
-            raise ValueError("RMSNorm normalizes the last dimension, got "
-                             f"normalized_shape={tuple(self.normalized_shape)}")
+    def __init__(self, normalized_shape, eps: float | None = None,
+                 elementwise_affine: bool = True, device=None, dtype=None, *,
+                 recipe: str = "coat", path: Path = ()):
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        F.check_normalized_shape("RMSNorm", self.normalized_shape)
         self._set_recipe(recipe, path)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, self.weight, self.eps, **self._options)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **self._options)
 
 
 class LayerNorm(_Compressed, torch.nn.LayerNorm):
-    """:class:`torch.nn.LayerNorm` over the last dimension, with weight and bias."""
+    """:class:`torch.nn.LayerNorm` over the last dimension."""
 
-    def __init__(self, normalized_shape, eps: float = 1e-5, device=None, dtype=None, *,
-                 recipe: str = "coat", path: Path = ()):
-        super().__init__(normalized_shape, eps, True, True, device, dtype)
-        if len(self.normalized_shape) != 1:
-            raise ValueError("LayerNorm normalizes the last dimension, got "
-                             f"normalized_shape={tuple(self.normalized_shape)}")
+    def __init__(self, normalized_shape, eps: float = 1e-5, elementwise_affine: bool = True,
+                 bias: bool = True, device=None, dtype=None, *, recipe: str = "coat",
+                 path: Path = ()):
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        F.check_normalized_shape("LayerNorm", self.normalized_shape)
         self._set_recipe(recipe, path)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.layer_norm(x, self.weight, self.bias, self.eps, **self._options)
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps,
+                            **self._options)
 
 
 class SiLU(_Compressed, torch.nn.Module):
-    """:class:`torch.nn.SiLU`."""
+    """:class:`torch.nn.SiLU`, which does not write over its input."""
 
-    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+    def __init__(self, inplace: bool = False, *, recipe: str = "coat", path: Path = ()):
         super().__init__()
+        F.check_inplace(inplace)
         self._set_recipe(recipe, path)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.silu(x, **self._options)
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.silu(input, **self._options)
 
 
 class GELU(_Compressed, torch.nn.Module):
@@ -88,25 +87,28 @@ class GELU(_Compressed, torch.nn.Module):
         _by("gelu", approximate)
         self.approximate = approximate
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.gelu(x, approximate=self.approximate, **self._options)
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.gelu(input, approximate=self.approximate, **self._options)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
 
 
 class CrossEntropyLoss(_Compressed, torch.nn.Module):
-    """:class:`torch.nn.CrossEntropyLoss` of a class for each row."""
+    """:class:`torch.nn.CrossEntropyLoss` of a class for each row, without weights of classes or
+    smoothed labels."""
 
-    def __init__(self, ignore_index: int = -100, reduction: str = "mean", *,
+    def __init__(self, weight: None = None, size_average: None = None, ignore_index: int = -100,
+                 reduce: None = None, reduction: str = "mean", label_smoothing: float = 0.0, *,
                  recipe: str = "coat", path: Path = ()):
         super().__init__()
+        F.check_loss(weight, size_average, reduce, reduction, label_smoothing)
         self._set_recipe(recipe, path)
         self.ignore_index, self.reduction = ignore_index, reduction
 
-    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(x, target, self.ignore_index, self.reduction,
-                               **self._options)
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(input, target, ignore_index=self.ignore_index,
+                               reduction=self.reduction, **self._options)
 
 
 class SwiGLU(_Compressed, torch.nn.Module):
@@ -174,8 +176,8 @@ class Linear(_Compressed, torch.nn.Linear):
         check_kind(products)
         self.products, self.strict = products, strict
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self.weight, self.bias, **self._options, **_products_of(self))
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias, **self._options, **_products_of(self))
 
 
 def _products_of(linear: torch.nn.Linear) -> dict:

@@ -151,15 +151,18 @@ _weights = WeakTensorKeyDictionary()
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     """Returns the codes of a weight, which are cached until the weight changes. A CUDA graph
     computes them whenever it runs. With several ranks, so does each call, because FSDP gathers
-    new weights into the memory of old ones without incrementing their version."""
+    new weights into the memory of old ones without incrementing their version. Inference tensors
+    have no version."""
     executor = executor_of(weight)
     copy = copy and executor is not CPU
-    if executor.is_capturing or _has_ranks():
+    if executor.is_capturing or _has_ranks() or weight.is_inference():
         return quantize(weight, "f8E4M3FN", copy)
     key = weight._version, weight.data_ptr(), executor, executor.stream
     known, codes = _weights.get(weight, (None, None))
     if known != key or (copy and codes.turned is None):
-        codes = quantize(weight, "f8E4M3FN", copy)
+        # Later passes may need gradients, which take no tensors of inference mode.
+        with torch.inference_mode(False), torch.no_grad():
+            codes = quantize(weight, "f8E4M3FN", copy)
         _weights[weight] = key, codes
     return codes
 

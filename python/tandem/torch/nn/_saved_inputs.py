@@ -10,6 +10,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem._plane import RoleKind
+from tandem.torch.nn._history import History, Mode, mode
 from tandem.torch.nn._layer import Layer
 from tandem.torch.nn._stored import StoredTensor, executor_of, planes_of, rows_of
 
@@ -21,16 +22,18 @@ class LayerState(dict[str, torch.Tensor]):
     def __init__(self):
         super().__init__()
         self._claim: Claim | None = None
-        self._offers = True
+        #: The kinds of passes in which no layer uses its outputs.
+        self._unused: set[Mode] = set()
 
     def offers(self, is_capturing: bool) -> bool:
         """Returns whether the module's next kernel also saves its outputs for linear layers,
-        which it stops doing when no layer has used them. A graph uses the kernel that has run
-        before."""
+        which it stops doing when no layer has used them in the same kind of pass. A graph uses
+        the kernel that has run before."""
         if self._claim is not None and not self._claim.taken and not is_capturing:
-            self._offers = False
+            self._unused.add(self._claim.mode)
         self._claim = None
-        return self._offers and torch.is_grad_enabled()
+        current = mode()
+        return current is not Mode.EVALUATED and current not in self._unused
 
     def remember(self, offer: SavedOutput) -> None:
         """Records what was offered to linear layers, without keeping the planes alive."""
@@ -41,6 +44,7 @@ class LayerState(dict[str, torch.Tensor]):
 class Claim:
     """Records whether a linear layer has used the offered planes."""
 
+    mode: Mode = field(default_factory=mode)
     taken: bool = False
 
 
@@ -59,8 +63,10 @@ class SavedOutput:
 def _key(x: torch.Tensor) -> tuple:
     executor = executor_of(x)
     identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
+    # No version tells whether an inference tensor has been written, so it has a new key each time.
+    version = object() if x.is_inference() else x._version
     # A graph saves the output itself whenever it runs.
-    return x._version, identity, executor.stream, executor.is_capturing
+    return version, identity, executor.stream, executor.is_capturing
 
 
 class SavedInputs:
@@ -76,20 +82,21 @@ class SavedInputs:
         offer = self._offered[x] = SavedOutput(storage, planes, _key(x))
         return offer
 
-    def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
+    def keep(self, layer: Layer, history: History, x: torch.Tensor) -> tuple:
         """Returns the planes that the backward pass needs, and the rows and columns."""
-        planes = self.planes(layer, state, x, copies=False)
+        planes = self.planes(layer, history, x, copies=False)
         role = layer.saved[0].role
         return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
 
-    def planes(self, layer: Layer, state: dict, x: torch.Tensor,
+    def planes(self, layer: Layer, history: History, x: torch.Tensor,
                copies: bool = True) -> dict[str, torch.Tensor]:
         """Returns the saved planes by the suffixes of their names, with ``copies`` including a
         transposed copy if the recipe has one."""
         shape, key = rows_of(x), (layer, copies, *_key(x))
         if kept := self._take(layer, x) or self._find(x, key):
+            history.follow(kept)
             return kept
-        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
+        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | history.begin()
         planes |= planes_of({"x": x})
         layer.forward.run(shape, planes)
         role = layer.saved[0].role

@@ -119,8 +119,8 @@ class Everything(torch.nn.Module):
 
     def forward(self, x):
         how = {"recipe": "coat"}
-        y = nn.layer_norm(nn.silu(x, **how), self.weight, self.bias, **how)
-        y, total = nn.add_rms_norm(y, x, self.weight, 1e-6, **how)
+        y = nn.layer_norm(nn.silu(x, **how), (64,), self.weight, self.bias, **how)
+        y, total = nn.add_rms_norm(y, x, (64,), self.weight, 1e-6, **how)
         y = nn.geglu(y, total, approximate="tanh", **how)
         return nn.swiglu(nn.gelu(y, **how), x, **how)
 
@@ -211,7 +211,7 @@ def test_places_are_looked_at():
     """A tensor on a different device from the layer's input is in no graph and no kernel."""
     norm = torch.compile(nn.rms_norm, backend="eager")
     with pytest.raises(ValueError, match="weight of rms_norm is on meta"):
-        norm(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6)
+        norm(torch.ones(2, 8), (8,), torch.ones(8, device="meta"), 1e-6)
 
 
 def test_random_rounding_stays_apart(tmp_path):

@@ -40,7 +40,7 @@ def normed(recipe="coat-flow", shape=(2, 6, 64), **options):
     torch.manual_seed(1)
     x = torch.randn(shape, requires_grad=True)
     weight = torch.linspace(0.5, 1.5, shape[-1]).requires_grad_()
-    return x, weight, nn.rms_norm(x * 1, weight, 1e-6, recipe=recipe, **options)
+    return x, weight, nn.rms_norm(x * 1, weight.shape, weight, 1e-6, recipe=recipe, **options)
 
 
 def test_what_goes_into_linear_layers_is_stored():
@@ -58,7 +58,8 @@ def test_codes_are_those_that_keeping_makes():
     _, _, y = normed()
     _, _, plain = normed("coat")
     layer = nn.functional._layer("keep", "coat", (), x=plain)
-    kept, _ = _saved_inputs.SavedInputs().keep(layer, {}, plain.detach())
+    kept, _ = _saved_inputs.SavedInputs().keep(
+        layer, nn.functional._history(layer, None, plain), plain.detach())
     assert all(torch.equal(a, b) for a, b in zip(y.planes.values(), kept, strict=True))
 
 
@@ -156,10 +157,10 @@ def test_a_residual_stream_that_is_stored(tmp_path):
     torch.manual_seed(3)
     x, residual = (torch.randn(5, 48, requires_grad=True) for _ in range(2))
     weight = torch.ones(48)
-    h, y = nn.add_rms_norm(x * 1, residual * 1, weight, 1e-6, **options)
+    h, y = nn.add_rms_norm(x * 1, residual * 1, (48,), weight, 1e-6, **options)
     assert isinstance(h, StoredTensor) and h.storage == GROUPS and type(y) is torch.Tensor
     count, (again, z) = kept_bytes(
-        lambda: nn.add_rms_norm(h, torch.zeros(5, 48), weight, 1e-6, **options))
+        lambda: nn.add_rms_norm(h, torch.zeros(5, 48), (48,), weight, 1e-6, **options))
     # These are codes and scales of the new stream, inverse norms, and weights.
     assert count == 5 * 48 + 5 * 3 * 2 + 5 * 4 + 48 * 4
     (z.square().sum() + y.sum() + again.sum()).backward()
@@ -177,12 +178,12 @@ def test_transposed_copies():
         torch.manual_seed(7)
         x, first, second = torch.randn(9, 64, requires_grad=True), nn.Linear(
             64, 48, recipe=recipe), nn.Linear(48, 17, recipe=recipe)
-        y = nn.rms_norm(x * 1, torch.ones(64), 1e-6, recipe=recipe)
+        y = nn.rms_norm(x * 1, (64,), torch.ones(64), 1e-6, recipe=recipe)
         h = first(y)
         seen = []
         h.register_hook(seen.append)
         z = second(nn.silu(h, recipe=recipe))
-        again = nn.rms_norm(y, torch.ones(64), 1e-6, recipe="coat")
+        again = nn.rms_norm(y, (64,), torch.ones(64), 1e-6, recipe="coat")
         (z.square().sum() + again.sum()).backward()
         results.append([y.decode(), z, seen[0].decode(), x.grad, first.weight.grad,
                         second.weight.grad, again])
@@ -207,8 +208,8 @@ def test_linear_layers_keep_codes_in_rows_for_pytorchs_products():
 def test_an_input_is_read_as_another_recipe_stored_it(tmp_path):
     """A recipe accepts a stored input, whatever its own rules would store."""
     _, _, y = normed()
-    z = nn.rms_norm(y, torch.ones(64), 1e-6, recipe="coat")
-    assert torch.equal(z, nn.rms_norm(y.decode(), torch.ones(64), 1e-6, recipe="coat"))
+    z = nn.rms_norm(y, (64,), torch.ones(64), 1e-6, recipe="coat")
+    assert torch.equal(z, nn.rms_norm(y.decode(), (64,), torch.ones(64), 1e-6, recipe="coat"))
 
 
 def test_histories_of_outputs(tmp_path):

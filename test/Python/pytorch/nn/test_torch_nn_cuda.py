@@ -157,7 +157,7 @@ def test_residual_and_norm(gpu):
         torch.manual_seed(2)
         x, residual = (torch.randn(6, WIDTH, requires_grad=True) for _ in range(2))
         weight = torch.randn(WIDTH, requires_grad=True)
-        h, y = nn.add_rms_norm(x, residual, weight)
+        h, y = nn.add_rms_norm(x, residual, (WIDTH,), weight)
         return [h.detach(), y.detach(), *torch.autograd.grad(
             [h, y], [x, residual, weight], [torch.randn(6, WIDTH), torch.randn(6, WIDTH)])]
 
@@ -436,9 +436,9 @@ def test_what_cannot_be_captured(gpu):
 
 
 @pytest.mark.parametrize("name,use", [
-    ("weight of rms_norm", lambda x, w: nn.rms_norm(x, w)),
-    ("residual of add_rms_norm", lambda x, w: nn.add_rms_norm(x, w, x)),
-    ("bias of layer_norm", lambda x, w: nn.layer_norm(x, x, w)),
+    ("weight of rms_norm", lambda x, w: nn.rms_norm(x, (8,), w)),
+    ("residual of add_rms_norm", lambda x, w: nn.add_rms_norm(x, w, (8,), x)),
+    ("bias of layer_norm", lambda x, w: nn.layer_norm(x, (8,), x, w)),
     ("target of cross_entropy", lambda x, w: nn.cross_entropy(x, w)),
     ("up of swiglu", lambda x, w: nn.swiglu(x, w)),
     ("weight of linear", lambda x, w: nn.linear(x, w)),
@@ -448,7 +448,7 @@ def test_tensors_apart_are_refused(gpu, name, use):
     here, there = torch.ones(8), torch.ones(8)
     for place in (lambda t: 1 if t is there else 0, lambda t: None if t is there else 0):
         with gpu.holds_torch(place), pytest.raises(
-                ValueError, match=f"{name} is on cpu, but (x|gate) is on cpu; move one to the"):
+                ValueError, match=f"{name} is on cpu, but (input|gate) is on cpu; move one to the"):
             use(here, there)
 
 

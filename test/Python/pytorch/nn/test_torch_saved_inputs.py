@@ -75,16 +75,16 @@ def test_codes_are_those_of_the_unrounded_output(recipe):
     """In f32, where outputs are not rounded, the codes are those of saving the output."""
     weight = torch.linspace(0.5, 1.5, 64)
     memory, x = _saved_inputs.LayerState(), batch().float().requires_grad_()
-    y = nn.rms_norm(x, weight, 1e-6, recipe=recipe, state=memory)
+    y = nn.rms_norm(x, (64,), weight, 1e-6, recipe=recipe, state=memory)
     layer = nn.functional._layer("keep", recipe, (), x=y)
-    state = nn.functional._state(layer, {}, y)
+    state = nn.functional._history(layer, {}, y)
     apart, _ = _saved_inputs.SavedInputs().keep(layer, state, y.detach())
     if recipe == "fp32":  # the output itself
         assert memory._claim is None
         return
     offered = _saved_inputs.SAVED_INPUTS._offered[y]
     assert offered.storage == layer.backward.storages["kept"] and not memory._claim.taken
-    got, shape = _saved_inputs.SAVED_INPUTS.keep(layer, {}, y)
+    got, shape = _saved_inputs.SAVED_INPUTS.keep(layer, nn.functional._history(layer, {}, y), y)
     assert shape == (24, 64) and memory._claim.taken
     assert all(torch.equal(a, b) for a, b in zip(got, apart, strict=True))
 
@@ -121,7 +121,7 @@ def test_without_gradients_nothing_is_kept():
 
 def test_a_changed_output_is_kept_anew():
     memory, linear = _saved_inputs.LayerState(), nn.Linear(64, 8)
-    y = nn.rms_norm(batch().float(), torch.ones(64), state=memory)
+    y = nn.rms_norm(batch().float(), (64,), torch.ones(64), state=memory)
     y.mul_(3)
     linear(y).sum().backward()
     assert not memory._claim.taken
