@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from tandem.torch.distributed._buckets import Bucket, BucketMean, Entry, buckets_of
 from tandem.torch.distributed._codes import Storages
@@ -91,7 +92,9 @@ class GradientAllReduce:
         self.saturated = 0.0
         self._most = int(bucket_cap_mb * MIB)
         self._worker = ThreadPoolExecutor(1, "tandem-all-reduce") if overlap else None
-        self._paused, self._hooks = False, weakref.WeakSet()
+        self._paused = False
+        #: The hooks of parameters; weak references to these would keep PyTorch from swapping them.
+        self._hooks: dict[torch.Tensor, RemovableHandle] = {}
         self._known, self._buckets = None, [Bucket()]
         self._begin_round()
         if overlap:
@@ -151,8 +154,7 @@ class GradientAllReduce:
 
         for entry in entries:
             if entry.param not in self._hooks:
-                self._hooks.add(entry.param)
-                entry.param.register_post_accumulate_grad_hook(arrived)
+                self._hooks[entry.param] = entry.param.register_post_accumulate_grad_hook(arrived)
 
     def _begin_round(self) -> None:
         """Resets the state of the buckets that have been sent."""

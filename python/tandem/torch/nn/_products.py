@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 from torch.nn import functional
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem import _tandem
 from tandem._convert import CPU
@@ -144,8 +143,18 @@ def _has_ranks() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-#: The codes of each weight, and the version that they were computed from.
-_weights = WeakTensorKeyDictionary()
+class _Cached:
+    """The codes of a weight, and the version that they were computed from.
+
+    It is an attribute of the weight, because PyTorch does not swap tensors that have weak
+    references. Pickles do not contain the codes.
+    """
+
+    def __init__(self, key: tuple | None = None, codes: Codes | None = None):
+        self.key, self.codes = key, codes
+
+    def __reduce__(self):
+        return _Cached, ()
 
 
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
@@ -158,13 +167,13 @@ def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     if executor.is_capturing or _has_ranks() or weight.is_inference():
         return quantize(weight, "f8E4M3FN", copy)
     key = weight._version, weight.data_ptr(), executor, executor.stream
-    known, codes = _weights.get(weight, (None, None))
-    if known != key or (copy and codes.turned is None):
+    cached = getattr(weight, "_tandem_codes", None) or _Cached()
+    if cached.key != key or (copy and cached.codes.turned is None):
         # Later passes may need gradients, which take no tensors of inference mode.
         with torch.inference_mode(False), torch.no_grad():
-            codes = quantize(weight, "f8E4M3FN", copy)
-        _weights[weight] = key, codes
-    return codes
+            cached = _Cached(key, quantize(weight, "f8E4M3FN", copy))
+        weight._tandem_codes = cached
+    return cached.codes
 
 
 #===------------------------------------------------------------------------===#

@@ -372,3 +372,28 @@ def test_training(recipe, dtype):
     last = [np.mean(losses[-20:]) for losses in (narrow, wide)]
     assert last[0] < 0.25 * narrow[0] and last[0] < 1.3 * last[1]
     assert narrow != wide
+
+
+def test_weights_may_be_swapped():
+    """PyTorch swaps no tensor that has weak references, and codes are those of the new one."""
+    layer, x = make(64, 32), drawn(8, 64, seed=1, dtype=torch.bfloat16)
+    wanted = layer(x).detach()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.to(torch.float32).to(torch.bfloat16)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert torch.equal(layer(x), wanted)
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    assert not torch.equal(layer(x), wanted)
+
+
+def test_pickles_have_no_codes():
+    import pickle
+
+    layer, x = make(256, 256), drawn(8, 256, seed=1, dtype=torch.bfloat16)
+    before = len(pickle.dumps(layer))
+    wanted = layer(x).detach()
+    assert len(pickle.dumps(layer)) < before + 1000
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x), wanted)
