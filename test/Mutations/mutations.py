@@ -595,4 +595,44 @@ MUTATIONS = [
         "python/tandem/torch/optim/state/_absent.py",
         "return func.__name__ not in _DESCRIBE", "return False",
         "pytest:pytorch/optim/test_torch_notices.py -k averages"),
+
+    #===--------------------------------------------------------------------===#
+    # States of PyTorch's optimizers
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "hooks-outlive", "hooks on parameters keep their optimizer alive",
+        "python/tandem/torch/optim/gradients/_hooks.py",
+        "        owner = weakref.ref(self)\n\n        def take",
+        "        owner = lambda: self\n\n        def take",
+        "pytest:pytorch/optim/test_torch_lifetimes.py -k last_reference"),
+    _mutation(
+        "states-by-position", "states go by position although there are names",
+        "python/tandem/torch/optim/state/_matching.py",
+        "if ours is None or theirs is None:", "if True:",
+        "pytest:pytorch/optim/test_torch_loading.py -k another_order"),
+    _mutation(
+        "other-weights", "a state joins a weight that it does not complete",
+        "python/tandem/torch/optim/state/_store.py",
+        "if checksum(param) not in (None, number)}", "if False}",
+        "pytest:pytorch/optim/test_torch_loading.py -k join"),
+    _mutation(
+        "planes-uncarried", "state dicts have planes that gloo does not carry",
+        "python/tandem/torch/optim/state/_carriers.py",
+        "if isinstance(value, torch.Tensor) and value.dtype in CARRIERS else value", "if False else value",
+        "pytest:pytorch/optim/test_torch_loading.py -k collective"),
+    _mutation(
+        "empty-step-releases", "a checkpoint between a pass and a step loses gradients in codes",
+        "python/tandem/torch/optim/_optimizer.py",
+        "            self._gradients.keep()\n", "",
+        "pytest:pytorch/optim/test_torch_dcp.py -k between"),
+    _mutation(
+        "absent-is-absent", "ranks sum different gradients where one of them has none",
+        "python/tandem/torch/optim/launch/_runner.py",
+        "if found and not self.gradients.has(param)):", "if False):",
+        "pytest:pytorch/distributed/test_torch_rank_states.py -k absent"),
+    _mutation(
+        "history-twice", "an activation checkpoint advances the scales of a recipe twice",
+        "python/tandem/torch/nn/_history.py",
+        "return _Hook(pack, frame, recomputes)", "return _Hook(pack, frame, False)",
+        "pytest:pytorch/nn/test_torch_checkpoints.py"),
 ]

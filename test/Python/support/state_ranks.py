@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_optim
 
 import tandem.torch as tt
 from support.fsdp2_ranks import Model, _hash, backward, optimizer_of, sharded
+from support.gloo import error_text
 from tandem.torch._shards import whole_of
 
 
@@ -74,3 +75,74 @@ def absent():
             found[f"{name} leaves"] = model.first.weight.grad is None or fills
         found[name] = hashes[0] == hashes[1]
     return found
+
+
+def foreign():
+    """Continues a run of torch.optim under several strategies, with the states of one process."""
+    found = {}
+    model = sharded()
+    wide = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(2):
+        backward(model, step)
+        wide.step()
+        wide.zero_grad()
+    state = get_optimizer_state_dict(model, wide)
+    whole = Model()
+    whole.load_state_dict({name: whole_of(p.detach()) for name, p in model.named_parameters()})
+    alone = {"state": {name: {key: whole_of(value) if isinstance(value, torch.Tensor) else value
+                              for key, value in own.items()}
+                       for name, own in state["state"].items()},
+             "param_groups": state["param_groups"]}
+    for strategy in ("remainder", "flash-f16", "adam8bit", "coat"):
+        ours = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+        set_optimizer_state_dict(model, ours, copy.deepcopy(state))
+        plain = optimizer_of(whole.parameters(), strategy, min_8bit_size=0)
+        plain.load_state_dict(copy.deepcopy(alone))
+        found[strategy] = [_hash(ours, model), _hash(plain, whole),
+                           sorted({s["step"] for s in ours.state.values()})]
+    return found
+
+
+def begins_at_rate_0():
+    """Takes first steps of a warmup from 0, in which one rank's gradients are zeros."""
+    found = {}
+    for name, options in (("max_norm", {"max_norm": 0.1}), ("nothing", {})):
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), "remainder", **options)
+        for step in range(3):
+            optimizer.param_groups[0]["lr"] = 0.01 * step
+            optimizer.zero_grad()
+            backward(model, step)
+            if dist.get_rank() == 1 and step == 0:
+                for param in model.parameters():
+                    param.grad.zero_()
+            optimizer.step()
+        found[name] = sorted({state["step"] for state in optimizer.state.values()})
+    return found
+
+
+def unfreezes():
+    """Lets a parameter train after the first step, with a gradient on one rank only."""
+    model = sharded()
+    model.first.weight.requires_grad_(False)
+    optimizer = optimizer_of(model.parameters(), "remainder", max_norm=0.1)
+    backward(model, 0)
+    optimizer.step()
+    optimizer.zero_grad()
+    model.first.weight.requires_grad_(True)
+    backward(model, 1)
+    if dist.get_rank() == 1:
+        model.first.weight.grad = None
+    return error_text(optimizer.step)
+
+
+def converts_states_of_some():
+    """Converts a state that only one rank has."""
+    model = sharded()
+    optimizer = optimizer_of(model.parameters(), "remainder")
+    backward(model, 0)
+    if dist.get_rank() == 1:
+        model.first.weight.grad = None
+    optimizer.step()
+    other = optimizer_of(model.parameters(), "flash")
+    return error_text(lambda: other.load_state_dict(optimizer.state_dict()))

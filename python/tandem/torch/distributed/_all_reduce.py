@@ -139,7 +139,7 @@ class GradientAllReduce:
             self._watch(entries)
 
     def _entry(self, index: int, param: torch.Tensor, group: dict) -> Entry:
-        label = self._optimizer._groups.label(index)
+        label = str(self._optimizer._groups.label(index))
         _refuse_dtensor(param, label)
         spec = self._optimizer._groups.spec_for(param, label, group)
         return Entry(param, label, spec, Storages.of(spec.kernel) if spec.encodes else None)

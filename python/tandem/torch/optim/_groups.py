@@ -52,6 +52,28 @@ def draws(specs: Iterable[StateSpec]) -> bool:
                for kind in spec.kernel.integers.values())
 
 
+class Label:
+    """The name of a parameter for messages, which is spelled only if there is one: finding it
+    looks at all groups before the parameter's."""
+
+    __slots__ = ("_groups", "_param")
+
+    def __init__(self, groups: list[dict], param: torch.Tensor | int):
+        self._groups, self._param = groups, param
+
+    def __str__(self) -> str:
+        index = 0
+        for group in self._groups:
+            for at, param in enumerate(group["params"]):
+                is_here = (index == self._param if isinstance(self._param, int)
+                           else param is self._param)
+                if is_here:
+                    names = group.get("param_names", ())
+                    return f"parameter {index}" + (f" ({names[at]!r})" if names else "")
+                index += 1
+        return f"parameter {self._param}"
+
+
 class ParamGroups:
     """The param groups of an optimizer, and how each of their parameters is stored.
 
@@ -71,8 +93,8 @@ class ParamGroups:
         #: The index of each parameter's group and its position there, by the parameter's
         #: identity.
         self._positions: dict[int, tuple[int, int]] = {}
-        #: The groups' values of OPTIONS when they were last read.
-        self._noted: list[tuple] = []
+        #: Groups by their identity, and their options when they were last read.
+        self._noted: dict[int, tuple[dict, tuple]] = {}
 
     @property
     def is_capturable(self) -> bool:
@@ -149,20 +171,19 @@ class ParamGroups:
         position = self._position(param)
         return self.list[position[0]] if position else None
 
-    def label(self, index: int) -> str:
-        """Returns the name of the parameter with this index for messages."""
-        first = 0
-        for group in self.list:
-            names = group.get("param_names", ())
-            if index - first < len(group["params"]):
-                named = f" ({names[index - first]!r})" if names else ""
-                return f"parameter {index}{named}"
-            first += len(group["params"])
-        return f"parameter {index}"
+    def label(self, param: torch.Tensor | int) -> Label:
+        """Returns the name of a parameter, or of the one with this index, for messages."""
+        return Label(self.list, param)
 
     def name(self, param: torch.Tensor) -> str:
         """Returns the name of a parameter for messages."""
-        return self.label(self.position_of(param)[0])
+        return str(Label(self.list, param))
+
+    def key(self, param: torch.Tensor) -> str:
+        """Returns the name of a parameter, or its label if it has none."""
+        group = self.group_of(param)
+        names = group.get("param_names", ())
+        return names[self.place_in_group(param)] if names else self.name(param)
 
     #===--------------------------------------------------------------------===#
     # Specs
@@ -173,7 +194,7 @@ class ParamGroups:
         group = self.group_of(param)
         return self.specs.of(param, group) if group else None
 
-    def spec_for(self, param: torch.Tensor, label: str, group: Mapping) -> StateSpec:
+    def spec_for(self, param: torch.Tensor, label: object, group: Mapping) -> StateSpec:
         """Returns the spec for a parameter of a param group, or raises the reason why there is
         none."""
         spec = self.specs.of(param, group)
@@ -189,7 +210,7 @@ class ParamGroups:
         except ValueError as error:
             raise ValueError(f"the strategy of param group {index}: {error}") from None
 
-    def checked(self, param: torch.Tensor, label: str, group: Mapping) -> StateSpec:
+    def checked(self, param: torch.Tensor, label: object, group: Mapping) -> StateSpec:
         """Returns the parameter's spec, or raises the reason why it cannot be updated."""
         self._check_device(param, label)
         _check_memory(local_of(param), label)
@@ -197,7 +218,7 @@ class ParamGroups:
         _wrappers.check_shard(param, label, spec, self.releases)
         return spec
 
-    def _check_device(self, param: torch.Tensor, label: str) -> None:
+    def _check_device(self, param: torch.Tensor, label: object) -> None:
         executor = _executor.executor_of(param)
         if executor is None:
             raise ValueError(
@@ -220,25 +241,27 @@ class ParamGroups:
     # Changes
     #===--------------------------------------------------------------------===#
 
-    def note(self) -> None:
-        """Remembers the groups' current options."""
-        self._noted = self._options()
+    def note(self, group: dict) -> None:
+        """Remembers the options of a group. Groups are known by their identity, since people
+        insert, remove and reorder them."""
+        self._noted[id(group)] = group, self._options(group)
 
-    def _options(self) -> list[tuple]:
-        """Returns the groups' current values of OPTIONS, and of options that the graph does not
+    def note_all(self) -> None:
+        """Remembers the options of all groups, which are new."""
+        self._noted = {id(group): (group, self._options(group)) for group in self.list}
+
+    def _options(self, group: Mapping) -> tuple:
+        """Returns a group's current values of OPTIONS, and of options that the graph does not
         have, which may be set at any time."""
-        names = (*OPTIONS, *self.hypers.flags)
-        return [tuple(map(group.get, names)) for group in self.list]
+        return tuple(map(group.get, (*OPTIONS, *self.hypers.flags)))
 
     def has_changed(self, param: torch.Tensor | None = None) -> bool:
         """Returns whether the options of groups, or only those of a parameter's group, differ
         from the remembered ones. Looking at all groups for each parameter would slow down
         backward passes."""
-        if param is None:
-            return self._options() != self._noted
-        position = self._position(param)
-        return bool(position) and (tuple(map(self.list[position[0]].get, OPTIONS))
-                                   != self._noted[position[0]][:len(OPTIONS)])
+        groups = self.list if param is None else [self.group_of(param)]
+        return any(self._noted.get(id(group), (None, None))[1] != self._options(group)
+                   for group in groups)
 
     def check_changes(self, check: Callable[[int], None],
                       has_planes: Callable[[torch.Tensor], bool]) -> None:
@@ -251,12 +274,14 @@ class ParamGroups:
         Raises:
             ValueError: the change would change the meaning of existing states.
         """
-        now = self._options()
-        for index, (before, after) in enumerate(zip(self._noted, now)):
-            if before != after:
-                check(index)
-                self._check_kept(index, dict(zip(OPTIONS, before)), has_planes)
-        self._noted = now
+        for index, group in enumerate(self.list):
+            before, now = self._noted.get(id(group)), self._options(group)
+            if before is not None and before[1] == now:
+                continue
+            check(index)
+            if before is not None:
+                self._check_kept(index, dict(zip(OPTIONS, before[1])), has_planes)
+            self.note(group)
 
     def _check_kept(self, index: int, before: Mapping,
                     has_planes: Callable[[torch.Tensor], bool]) -> None:
@@ -314,7 +339,7 @@ class ParamGroups:
             for spec, count in counts.items())]
 
 
-def _check_memory(param: torch.Tensor, label: str) -> None:
+def _check_memory(param: torch.Tensor, label: object) -> None:
     """Refuses a parameter whose memory kernels cannot update."""
     if param.layout is not torch.strided:
         raise TypeError(

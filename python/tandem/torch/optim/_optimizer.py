@@ -158,7 +158,10 @@ class Optimizer(torch.optim.Optimizer):
             )
         _wrappers.refuse_part(self.kernel)
         options = dict(zip(OPTIONS, (strategy, min_8bit_size, min_8bit_vector_size, maximize)))
+        self._is_made = False
         super().__init__(params, defaults | hypers | options)
+        self._is_made = True
+        self._hooks.watch(self.param_groups)
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0) -> None:
@@ -185,8 +188,6 @@ class Optimizer(torch.optim.Optimizer):
         self._runner = StepRunner(self._groups, self._store, self._gradients)
         self._hooks = GradientHooks(self._groups, self._store, self._gradients,
                                     self._runner.update, self._runner.check_changes)
-        #: Whether state dicts have planes in types that collectives carry.
-        self._packs = True
         #: Decodes the weights of modules on demand, if enabled. Modules own it.
         self._decoder_ref: Callable = lambda: None
 
@@ -333,8 +334,9 @@ class Optimizer(torch.optim.Optimizer):
             raise
         # torch.distributed.checkpoint restores only the keys that param groups have.
         self.param_groups[-1].setdefault(_identity.KEY, "")
-        self._groups.note()
-        self._hooks.watch()
+        self._groups.note(self.param_groups[-1])
+        if self._is_made:
+            self._hooks.watch(self.param_groups[-1:])
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None):
@@ -481,7 +483,7 @@ class Optimizer(torch.optim.Optimizer):
             state_dict = super().state_dict()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
-        state_dict = _checkpoint.saved(state_dict, self._groups, self._packs)
+        state_dict = _checkpoint.saved(state_dict, self._groups, self._store)
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
@@ -492,11 +494,12 @@ class Optimizer(torch.optim.Optimizer):
         """Returns a context in which state dicts have planes in the types that they had before
         version 4 of state dicts. torch.distributed.checkpoint needs such a dict to load an earlier
         checkpoint into."""
-        before, self._packs = self._packs, False
+        store = self._store  # which wrappers of the optimizer share
+        before, store.packs = store.packs, False
         try:
             yield
         finally:
-            self._packs = before
+            store.packs = before
 
     def load_state_dict(self, state_dict: dict, strict: bool = True,
                         convert: bool = True) -> IncompatibleKeys | None:
@@ -545,10 +548,10 @@ class Optimizer(torch.optim.Optimizer):
         return None if strict else loaded.keys
 
     @torch.no_grad()
-    def _write_weights(self, weights: Iterable[torch.Tensor] | None) -> None:
+    def _write_weights(self, weights: Iterable[torch.Tensor | None] | None) -> None:
         """Gives parameters the weights that a conversion has changed."""
         for param, weight in zip(self._groups.params, weights or ()):
-            if not is_placeholder(param):
+            if weight is not None and not is_placeholder(param):
                 param.copy_(weight)
 
     def __deepcopy__(self, memo: dict):
@@ -562,6 +565,7 @@ class Optimizer(torch.optim.Optimizer):
         # Pickles of all versions have the key "recipe".
         return super().__getstate__() | {
             "recipe": self._arguments, "threads": self.threads,
+            "expected": self._store.expected(),
             "version": _identity.VERSION,
         }
 
@@ -571,6 +575,7 @@ class Optimizer(torch.optim.Optimizer):
         version = state.pop("version", 2 if "recipe" in state else _identity.VERSION)
         if "recipe" in state:
             self._compile(**state.pop("recipe"))
+        expected, self._is_made = state.pop("expected", {}), True
         own = {name: state.pop(name) for name in ("defaults", "state", "param_groups", "threads")
                if name in state}
         super().__setstate__(state)
@@ -580,10 +585,11 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for name, value in {**self.defaults, _identity.KEY: "", _LATE: None}.items():
                 group.setdefault(name, value)
-        self._groups.note()
+        self._groups.note_all()
         _versions.update(self._groups, self._store.states, version)
         self._store.loaded()
-        self._hooks.watch()
+        self._store.expect(expected)
+        self._hooks.watch(self.param_groups)
         self._runner.forget()
 
     def __repr__(self) -> str:

@@ -37,7 +37,7 @@ def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 #===------------------------------------------------------------------------===#
 
 
-def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
+def check_placements(grad: torch.Tensor, shard: Shard, label: object) -> None:
     """Refuses a gradient that is sharded differently from its parameter.
 
     Raises:
@@ -54,7 +54,7 @@ def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
             "p.grad.redistribute(p.device_mesh, p.placements)")
 
 
-def check_dtensor(shard: Shard, label: str, spec: StateSpec, releases: bool) -> None:
+def check_dtensor(shard: Shard, label: object, spec: StateSpec, releases: bool) -> None:
     """Refuses a DTensor with pieces that the kernel cannot update.
 
     The decision depends only on the whole tensor and its placements, so all ranks raise the same
@@ -92,7 +92,7 @@ def is_flattened(param: torch.Tensor) -> bool:
     return getattr(param, "_fsdp_flattened", False)
 
 
-def refuse_flattened(param: torch.Tensor, label: str) -> None:
+def refuse_flattened(param: torch.Tensor, label: object) -> None:
     """Refuses a parameter whose memory FSDP1 or FSDP2 manages.
 
     Raises:
@@ -110,7 +110,7 @@ def refuse_flattened(param: torch.Tensor, label: str) -> None:
         )
 
 
-def check_shard(param: torch.Tensor, label: str, spec: StateSpec, releases: bool) -> None:
+def check_shard(param: torch.Tensor, label: object, spec: StateSpec, releases: bool) -> None:
     """Refuses a piece of a parameter that cannot be updated without the rest.
 
     Args:

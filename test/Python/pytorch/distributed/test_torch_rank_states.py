@@ -18,6 +18,9 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 from support.gloo import run_ranks
 
 
+CASES = ("full", "absent", "foreign", "begins_at_rate_0", "unfreezes", "converts_states_of_some")
+
+
 @pytest.fixture(scope="module")
 def two(made_once):
     """Returns the results of each function on two ranks."""
@@ -25,7 +28,7 @@ def two(made_once):
 
     def run(folder):
         (folder / "results").write_text(json.dumps(
-            run_ranks("support.state_ranks", ("full", "absent"), 2, folder)))
+            run_ranks("support.state_ranks", CASES, 2, folder)))
     return json.loads((made_once("state_ranks", run) / "results").read_text())
 
 
@@ -38,3 +41,25 @@ def test_full_state_dicts(two):
 def test_an_absent_gradient_counts_as_zeros_in_sums(two):
     for rank in two["absent"]:
         assert rank["max_norm"] and rank["skip"]
+
+
+def test_states_of_torch_are_those_of_one_process(two):
+    """FSDP2's states of torch.optim.AdamW are converted shard by shard."""
+    assert two["foreign"][0] == two["foreign"][1] and len(two["foreign"][0]) == 4
+    for sharded, plain, steps in two["foreign"][0].values():
+        assert sharded == plain and steps == [2]
+
+
+def test_ranks_decide_together_whether_a_step_is_empty(two):
+    """A warmup from a rate of 0 begins with a step that counts."""
+    for rank in two["begins_at_rate_0"]:
+        assert rank == {"max_norm": [3], "nothing": [3]}
+
+
+def test_a_parameter_that_is_unfrozen_is_summed(two):
+    assert two["unfreezes"] == ["no error"] * 2
+
+
+def test_states_of_some_ranks_are_not_converted(two):
+    for error in two["converts_states_of_some"]:
+        assert error.startswith("RuntimeError: ranks are about to take different steps")

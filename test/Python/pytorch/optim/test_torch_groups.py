@@ -435,6 +435,8 @@ def test_groups_are_converted(target):
     other.load_state_dict(state)
     for index, (source, name) in enumerate(zip(("collage-plus", "coat"), names)):
         (group,) = groups_of([source], seed=index)
+        for p, q in zip(group["params"], optimizer.param_groups[index]["params"]):
+            p.data.copy_(q)
         one = tt.AdamW(group["params"], lr=1e-2, strategy=source, min_8bit_size=0)
         one.load_state_dict({
             "state": {i: optimizer.state[p] for i, p in enumerate(

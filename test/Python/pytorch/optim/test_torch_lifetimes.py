@@ -152,3 +152,49 @@ def test_parameters_may_be_swapped(options, swaps):
     assert model.weight._post_accumulate_grad_hooks
     backward(model)
     assert model.weight.grad is None
+
+
+def test_a_refused_optimizer_takes_nothing_over():
+    model = make_model()
+    older = tt.AdamW(model.parameters(), strategy="dither-softsign-root", min_8bit_size=0)
+    with pytest.raises(ValueError, match="lr"):
+        tt.AdamW([{"params": [model.weight]}, {"params": [model.bias], "lr": -1.0}],
+                 strategy="dither-softsign-root", min_8bit_size=0)
+    backward(model)
+    assert model.weight.grad is None and older.gradient(model.weight) is not None
+
+
+def test_param_groups_may_be_edited():
+    weights = [torch.nn.Parameter(torch.ones(64, 64).bfloat16()) for _ in range(3)]
+    optimizer = tt.AdamW([{"params": weights[:1], "strategy": "flash"},
+                          {"params": weights[1:2], "strategy": "dither-softsign-root"}])
+    optimizer.param_groups.insert(0, {**optimizer.param_groups[0], "params": weights[2:]})
+    for p in weights:
+        p.float().square().sum().backward()
+    optimizer.step()
+    del optimizer.param_groups[1]
+    for p in weights:
+        p.float().square().sum().backward()
+    optimizer.step()
+    assert [optimizer.state[p]["step"] for p in weights] == [1, 2, 2]
+
+
+def test_an_unfrozen_parameter_is_taken():
+    model = make_model()
+    model.weight.requires_grad_(False)
+    optimizer = tt.AdamW(model.parameters(), strategy="dither-softsign-root", min_8bit_size=0)
+    step(model, optimizer)
+    model.weight.requires_grad_(True)
+    step(model, optimizer)
+    backward(model)
+    assert model.weight.grad is None
+
+
+def test_a_closed_optimizer_stays_closed():
+    model = make_model()
+    optimizer = tt.AdamW(model.parameters(), strategy="dither-softsign-root")
+    step(model, optimizer)
+    optimizer.close()
+    optimizer.load_state_dict(optimizer.state_dict())
+    backward(model)
+    assert model.weight.grad is not None

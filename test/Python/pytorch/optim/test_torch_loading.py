@@ -266,7 +266,7 @@ def test_a_state_of_another_strategy_is_converted(theirs, ours):
 def test_a_conversion_needs_the_weights():
     _, optimizer = trained("remainder")
     other = by_position(make_model(), "flash-f16")
-    with pytest.raises(ValueError, match="load the model's weights before the optimizer's state"):
+    with pytest.raises(ValueError, match="load the model's weights before the optimizer's"):
         other.load_state_dict(optimizer.state_dict())
 
 
@@ -330,3 +330,95 @@ def test_every_collective_carries_state_dicts(strategy):
                          min_8bit_size=0)
         other.load_state_dict(saved)
         assert_same_bits(other, optimizer)
+
+
+#===----------------------------------------------------------------------===#
+# Weights that are loaded later, and copies of optimizers that wait for them
+#===----------------------------------------------------------------------===#
+
+
+def test_equal_weights_tell_nothing_of_an_order():
+    """Biases of zeros and norms of ones are equal, moved or not."""
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.ModuleList([torch.nn.Linear(64, 64), torch.nn.LayerNorm(64),
+                                     torch.nn.LayerNorm(64)]).bfloat16()
+        torch.nn.init.zeros_(model[0].bias)
+        return model, tt.AdamW(model.parameters(), strategy="remainder", weight_decay=0.0)
+
+    model, optimizer = make()
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    model[0].bias.grad = torch.ones_like(model[0].bias)
+    for _ in range(5):
+        optimizer.step()
+    twin, other = make()
+    with torch.no_grad():
+        twin[0].weight.normal_()
+    other.load_state_dict(optimizer.state_dict())
+    twin.load_state_dict(model.state_dict())
+    for p in twin.parameters():
+        p.grad = torch.zeros_like(p)
+    other.step()
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "reload", "change", "convert"])
+def test_no_copy_loses_the_check_of_weights(way):
+    import pickle
+
+    _, optimizer = trained("remainder")
+    model = make_model()
+    waiting = by_position(model, "remainder")
+    waiting.load_state_dict(optimizer.state_dict())
+    if way == "deepcopy":
+        model, waiting = copy.deepcopy((model, waiting))
+    elif way == "pickle":
+        model, waiting = pickle.loads(pickle.dumps((model, waiting)))
+    elif way == "reload":
+        waiting.load_state_dict(copy.deepcopy(waiting.state_dict()))
+    with pytest.raises((RuntimeError, ValueError), match="is not the one that its"):
+        if way == "change":
+            tt.change_strategy(waiting, "flash")
+        elif way == "convert":
+            tt.convert_state(optimizer.state_dict(), model.parameters(), "flash")
+        train(model, waiting, [3])
+
+
+@needs_names
+@pytest.mark.parametrize("strategy", ["remainder", "flash"])
+def test_what_fits_is_loaded_under_any_strategy(strategy):
+    model, optimizer = trained("remainder")
+    torch.manual_seed(1)
+    other = torch.nn.Sequential(copy.deepcopy(model[0]), copy.deepcopy(model[1]),
+                                torch.nn.Linear(64, 32, dtype=torch.bfloat16))
+    resized = tt.AdamW(other.named_parameters(), strategy=strategy)
+    keys = resized.load_state_dict(optimizer.state_dict(), strict=False)
+    assert keys.missing_keys == ["2.weight", "2.bias"]
+    assert [resized.state[p]["step"] for p in other.parameters() if p in resized.state] == [3] * 4
+
+
+def test_parameters_without_a_state_get_none():
+    """A conversion does not begin the states of frozen parameters."""
+    model = make_model()
+    model[1].requires_grad_(False)
+    optimizer = by_position(model, "remainder")
+    train(model, optimizer, range(2))
+    other = by_position(model, "flash")
+    other.load_state_dict(optimizer.state_dict())
+    assert len(optimizer.state) == len(other.state) == 4
+    tt.change_strategy(other, "collage-plus")
+    assert len(other.state) == 4
+
+
+def test_saved_groups_may_be_taken_apart():
+    model = make_model()
+    optimizer = tt.AdamW([{"params": list(layer.parameters())} for layer in model],
+                         strategy="remainder")
+    train(model, optimizer, range(2))
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"] = state["param_groups"][1:]
+    other = tt.AdamW([{"params": list(layer.parameters())} for layer in model[1:]],
+                     strategy="remainder")
+    other.load_state_dict(state)
+    train(model, other, [2])
+    assert other.state[model[2].weight]["step"] == 3

@@ -191,3 +191,26 @@ def test_the_size_of_a_vector_is_checked():
     param = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16))
     with pytest.raises(ValueError, match="min_8bit_vector_size of param group 0 is -1"):
         tt.AdamW([param], strategy="adam8bit", min_8bit_vector_size=-1)
+
+
+#===----------------------------------------------------------------------===#
+# Models that have changed
+#===----------------------------------------------------------------------===#
+
+
+def test_weights_of_another_type_are_refused():
+    model, optimizer = make("remainder")
+    train(model, optimizer, [0])
+    model.float()
+    with pytest.raises(ValueError, match="has 'param.remainder', not the weight by itself"):
+        list(tt.weights(optimizer, model))
+
+
+def test_tied_weights_have_all_of_their_names():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8, False), torch.nn.Linear(8, 8, False))
+    model.bfloat16()[1].weight = model[0].weight
+    optimizer = tt.AdamW(model.parameters(), strategy="remainder", lr=1e-3)
+    model[0].weight.grad = torch.ones(8, 8).bfloat16()
+    optimizer.step()
+    found = dict(tt.weights(optimizer, model))
+    assert list(found) == ["0.weight", "1.weight"] and found["0.weight"] is found["1.weight"]

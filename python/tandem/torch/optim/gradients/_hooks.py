@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -53,6 +53,7 @@ class GradientHooks:
         #: launches.
         self._turn = threading.Lock()
         self._handles: dict[torch.Tensor, RemovableHandle] = {}
+        self._is_closed = False
         self._end = weakref.finalize(self, _remove, self._handles)
         self._end.atexit = False
 
@@ -60,24 +61,31 @@ class GradientHooks:
     # Hooks
     #===--------------------------------------------------------------------===#
 
-    def watch(self) -> None:
-        """Registers hooks, and ends those that other optimizers have on the parameters."""
+    def watch(self, groups: Sequence[Mapping]) -> None:
+        """Registers hooks on the parameters of param groups, and ends those that other optimizers
+        have on them. It does nothing after :meth:`close`."""
+        if self._is_closed:
+            return
         taken: dict[GradientHooks, list[torch.Tensor]] = {}
-        for _, param, group in self._groups:
+        for param, group in ((p, group) for group in groups for p in group["params"]):
             if not param.requires_grad:
                 continue
             owner = _owner_of(param)
             if owner is not None and owner is not self:
                 owner.leave([param])
                 taken.setdefault(owner, []).append(param)
-            spec = self._groups.specs.of(param, group)
-            if spec and (spec.encodes or self._groups.releases) and not self._is_on(param):
+            if self._takes(param, group) and not self._is_on(param):
                 self._register(param)
         for owner, params in taken.items():
             _notices.warn_of_taken_gradients(
                 [self._groups.name(param) for param in params],
                 owner._groups.hypers.owner, owner._groups.specs.strategy,
                 sum(owner._gradients.get(param) is not None for param in params))
+
+    def _takes(self, param: torch.Tensor, group: Mapping) -> bool:
+        """Returns whether the gradient of a parameter is taken after backward passes."""
+        spec = self._groups.specs.of(param, group)
+        return spec is not None and (spec.encodes or self._groups.releases)
 
     def _is_on(self, param: torch.Tensor) -> bool:
         """Returns whether a parameter still has this object's hook."""
@@ -100,18 +108,24 @@ class GradientHooks:
         A parameter keeps its list of hooks if it is swapped for another tensor, as ``Module.to``
         does where torch.__future__ says so, but PyTorch no longer runs it until it is set again.
         """
-        for param in [param for param in self._handles if param.grad is not None]:
+        if not self._handles:
+            return
+        for _, param, group in self._groups:
+            if param.grad is None:
+                continue
             if self._is_on(param):
                 param._post_accumulate_grad_hooks = param._post_accumulate_grad_hooks
-            else:
-                self._register(param)
+            elif param in self._handles or (_owner_of(param) is None
+                                            and self._takes(param, group)):
+                self._register(param)  # it may have been frozen before
 
     def leave(self, params: list[torch.Tensor]) -> None:
         """Ends the hooks of parameters."""
         _remove({param: self._handles.pop(param) for param in params if param in self._handles})
 
     def close(self) -> None:
-        """Ends all hooks."""
+        """Ends all hooks for good."""
+        self._is_closed = True
         self.leave(list(self._handles))
 
     #===--------------------------------------------------------------------===#
@@ -121,6 +135,8 @@ class GradientHooks:
     def _take(self, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, adding it to the gradients of earlier backward passes, and
         releases it, or takes the parameter's step with ``gradient_release``."""
+        if self._groups.group_of(param) is None:
+            return  # a param group has lost it
         if self._groups.has_changed(param):
             self._check()
         spec = self._groups.spec_of(param)

@@ -25,7 +25,7 @@ class BoundParam:
     """
 
     def __init__(self, spec: StateSpec, index: int, group: int, param: torch.Tensor,
-                 state: dict | None, label: Callable[[int], str]):
+                 state: dict | None, label: Callable[[int], object]):
         self.spec, self.index, self._label = spec, index, label
         #: The key for its random bits.
         self.key = index
@@ -70,7 +70,7 @@ class BoundParam:
     @property
     def label(self) -> str:
         """The name of the parameter for messages."""
-        return self._label(self.index)
+        return str(self._label(self.index))
 
     def again(self, index: int, param: torch.Tensor, state: dict | None) -> BoundParam:
         """Returns the binding of another plain parameter in the same group, of the same type and
@@ -146,7 +146,7 @@ class BoundParam:
 
 
 def bind(spec: StateSpec, index: int, group: int, param: torch.Tensor, state: dict | None,
-         label: Callable[[int], str]) -> BoundParam:
+         label: Callable[[int], object]) -> BoundParam:
     """Binds a parameter of a param group. Its planes get the parameter's layout.
 
     Args:

@@ -31,7 +31,7 @@ from tandem.torch.optim.state._values import decode_weights
 class SharedParams(NamedTuple):
     """The parameters about which ranks exchange words before a step, by process group."""
 
-    count: int  #: the number of all parameters of the optimizer
+    count: int  #: the number of parameters that require a gradient
     #: the index and the parameter of those that ranks gather or encode together
     gathered: dict[object, list[tuple[int, torch.Tensor]]]
     #: the parameters that kernels sum over shards
@@ -100,10 +100,9 @@ class StepRunner:
         specs = groups.of_group(index)
         if draws(specs):
             group.setdefault("seed", groups.seed)
-        first = sum(len(g["params"]) for g in groups.list[:index])
-        for i, param in enumerate(group["params"], first):
+        for param in group["params"]:
             if param.requires_grad:
-                spec = groups.checked(param, groups.label(i), group)
+                spec = groups.checked(param, groups.label(param), group)
                 if group["maximize"]:
                     refuse_to_maximize(spec, index)
         for launch in (self._launches[spec] for spec in specs):
@@ -325,13 +324,16 @@ class StepRunner:
     @property
     def _shared(self) -> SharedParams:
         """The parameters about which ranks exchange words before a step."""
-        if self._gathered is None or self._gathered.count != self.groups.count:
-            self._gathered = self._find_shared()
+        if dtensor_class() is None:
+            return SharedParams(0, {}, {})
+        trained = sum(param.requires_grad for param in self.groups.params)
+        if self._gathered is None or self._gathered.count != trained:
+            self._gathered = self._find_shared(trained)
         return self._gathered
 
-    def _find_shared(self) -> SharedParams:
+    def _find_shared(self, trained: int) -> SharedParams:
         """Returns the parameters that ranks gather, encode or sum together, by process group."""
-        found = SharedParams(self.groups.count, {}, {})
+        found = SharedParams(trained, {}, {})
         for index, param, group in self.groups:
             shard = shard_of(param) if param.requires_grad else None
             spec = self.groups.specs.of(param, group) if shard is not None else None
@@ -429,7 +431,7 @@ class StepRunner:
         has none."""
         kind = kind_of(param, number)
         first = self._kinds.get(kind)
-        if first is not None and not self.store.get(param):
+        if first is not None and self.store.starts(param):
             state = self.store.start(first.spec.of_states, param, started)
             bound = first.again(index, param, state)
         else:

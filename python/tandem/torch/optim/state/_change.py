@@ -55,10 +55,14 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
         ValueError, TypeError: as in :func:`check_strategy`. Nothing has changed then.
     """
     check_strategy(optimizer, strategy)
+    optimizer._store.check_expected()
     arguments, params = optimizer._arguments, optimizer._groups.params
     state_dict, values = convert_state(
         optimizer.state_dict(), params, strategy, graph=arguments["graph"],
         vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
+    # Parameters without a state, such as frozen ones, begin anew under the new strategy.
+    kept = {key for key, param in enumerate(params) if optimizer.state.get(param)}
+    state_dict["state"] = {key: state for key, state in state_dict["state"].items() if key in kept}
     states = dict(optimizer.state)
     before = [group["strategy"] for group in optimizer.param_groups]
     optimizer.state.clear()
@@ -69,8 +73,9 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
         _set_strategies(optimizer, before)
         optimizer.state.update(states)
         raise
-    for param, value in zip(params, values, strict=True):
-        param.copy_(value)
+    for key, (param, value) in enumerate(zip(params, values, strict=True)):
+        if key in kept:
+            param.copy_(value)
 
 
 def _set_strategies(optimizer: Optimizer, strategies: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from tandem.torch.optim.state._sharding import gathers
 from tandem.torch.optim.state._spec import StateSpec
 
 
-def check_state(spec: StateSpec, state: Mapping, param: torch.Tensor, label: str,
+def check_state(spec: StateSpec, state: Mapping, param: torch.Tensor, label: object,
                 moves: bool = False) -> None:
     """Refuses a state that does not match this kernel. `moves` is whether its planes are
     moved to the parameter's device first."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
+from tandem.torch._exchange import Exchange
+from tandem.torch._shards import local_of, shard_of
 from tandem.torch.optim import _notices
 from tandem.torch.optim._groups import OPTIONS, ParamGroups, check_options
 from tandem.torch.optim.state import _foreign_states, _identity
 from tandem.torch.optim.state._carriers import is_packed, packed, unpacked
 from tandem.torch.optim.state._check import check_state, shaped
-from tandem.torch.optim.state._checksum import checksum, completes_weight
+from tandem.torch.optim.state._checksum import checksum, completes_weight, is_other
 from tandem.torch.optim.state._convert import convert_state
 from tandem.torch.optim.state._matching import IncompatibleKeys, matched
+from tandem.torch.optim.state._store import StateStore
 from tandem.torch.optim.state._versions import recoded, with_rows
 
 #: The version from which state dicts have planes in types that collectives carry.
@@ -27,30 +31,27 @@ _PACKED = 4
 #===------------------------------------------------------------------------===#
 
 
-def saved(state_dict: dict, groups: ParamGroups, packs: bool) -> dict:
+def saved(state_dict: dict, groups: ParamGroups, store: StateStore) -> dict:
     """Returns a state dict of torch.optim with planes in types that collectives carry, and with
-    the identity.
-
-    Args:
-        packs: whether planes get these types; without, they have those of version 3.
-    """
+    the identity. If the store does not pack planes, they have the types of version 3."""
     states, sums, frozen = dict(state_dict["state"]), {}, []
+    expected = store.expected()
     for index, param, group in groups:
         spec = groups.specs.of(param, group) if index in states else None
         if spec is None:
             continue
-        if packs:
+        if store.packs:
             states[index] = packed(states[index])
         if not completes_weight(spec):
             continue
         if not param.requires_grad:
-            frozen.append(groups.label(index))
-        if number := checksum(param):
+            frozen.append(str(groups.label(index)))
+        if number := expected.get(param) or checksum(param):
             sums[str(index)] = number
     if frozen:
         _notices.warn_of_frozen(frozen)
     identity = _identity.identity(groups.specs, groups.strategies)
-    if not packs:
+    if not store.packs:
         identity["version"] = _PACKED - 1
     signed = _identity.signed({**state_dict, "state": states}, identity)
     # Only here: param groups have their identity once for each parameter in flat state dicts.
@@ -69,14 +70,14 @@ class Loaded(NamedTuple):
     Attributes:
         state_dict: the state dict, in the order of the optimizer's parameters.
         keys: what does not match.
-        weights: the new values of all parameters, if the state was converted from another
-            strategy.
+        weights: the new values of parameters with a state, if the state was converted from
+            another strategy; None for others.
         checksums: those of weights that were saved with the states, by parameter.
     """
 
     state_dict: dict
     keys: IncompatibleKeys
-    weights: list[torch.Tensor] | None
+    weights: list[torch.Tensor | None] | None
     checksums: dict[torch.Tensor, list]
 
 
@@ -94,23 +95,26 @@ def prepared(state_dict: Mapping, groups: ParamGroups, strict: bool = True,
     """
     state_dict = dict(recoded(_identity.identified(state_dict)))
     _identity.check_graph(state_dict, groups.specs)
-    order = [key for group in state_dict["param_groups"] for key in group["params"]]
-    state_dict, keys = matched(state_dict, groups.list, strict)
-    sums = _checksums(state_dict, groups, order)
-    if strict:
-        _check_order(sums, groups)
+    state_dict, keys, by_name = matched(state_dict, groups.list, strict)
+    sums = _checksums(state_dict, groups)
+    if not by_name:
+        keys = _check_order(state_dict, sums, groups, keys, strict)
     state_dict["param_groups"] = completed(state_dict, groups.list)
     for index, group in enumerate(state_dict["param_groups"]):
         groups.hypers.check_flags(group, index)
         check_options(group, index)
     weights = None
     if _identity.KEY not in state_dict:
+        _check_ranks(state_dict, groups)
         state_dict = _foreign_states.converted(state_dict, groups, list(_owners(
-            state_dict, groups)), convert)
+            state_dict, groups)), convert, strict)
     elif problem := _identity.difference(state_dict, groups.specs, groups.list):
         if not convert:
             raise ValueError(problem)
-        state_dict, weights = _converted(state_dict, groups, sums)
+        _check_ranks(state_dict, groups)
+        if not strict:
+            state_dict, keys = _without_others(state_dict, groups, keys)
+        state_dict, weights = _converted(state_dict, groups)
     if _identity.version_of(state_dict) < _PACKED:
         _refuse_cast(state_dict, groups)
     state_dict = with_rows(state_dict, _owners(state_dict, groups))
@@ -140,10 +144,24 @@ def _checked(state_dict: Mapping, groups: ParamGroups, keys: IncompatibleKeys,
             if strict:
                 raise
             del states[key]
-            missing.append(groups.label(index))
+            missing.append(groups.key(param))
             continue
         states[key] = shaped(spec, state, param)
     return {**state_dict, "state": states}, keys._replace(missing_keys=missing)
+
+
+def _check_ranks(state_dict: Mapping, groups: ParamGroups) -> None:
+    """Raises an error on all ranks if some have no state for a parameter that they gather to
+    convert it."""
+    found: dict = {}
+    keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+    for (index, param, _), key in zip(groups, keys):
+        shard = shard_of(param)
+        if shard is not None and not shard.is_whole:
+            found.setdefault((shard.group, local_of(param).device), []).append(
+                (index, bool(state_dict["state"].get(key))))
+    for (group, device), states in found.items():
+        Exchange([group], device).check("a conversion of states", states)
 
 
 def _refuse_cast(state_dict: Mapping, groups: ParamGroups) -> None:
@@ -164,27 +182,37 @@ def _refuse_cast(state_dict: Mapping, groups: ParamGroups) -> None:
 #===------------------------------------------------------------------------===#
 
 
-def _checksums(state_dict: Mapping, groups: ParamGroups,
-               order: Sequence) -> dict[torch.Tensor, list]:
+def _checksums(state_dict: Mapping, groups: ParamGroups) -> dict[torch.Tensor, list]:
     """Returns the checksum that was saved with each state, by the parameter that gets it."""
     sums = state_dict.get(_identity.KEY, {}).get("checksums", {})
-    by_key = {key: sums[str(at)] for at, key in enumerate(order) if str(at) in sums}
     keys = [key for group in state_dict["param_groups"] for key in group["params"]]
-    return {param: by_key[key] for (_, param, _), key in zip(groups, keys) if key in by_key}
+    return {param: sums[str(key)] for (_, param, _), key in zip(groups, keys)
+            if str(key) in sums}
 
 
-def _check_order(sums: Mapping[torch.Tensor, list], groups: ParamGroups) -> None:
-    """Refuses states that belong to weights of other parameters. If a weight is none of those
-    that were saved, it may be loaded after the states, and the next step checks it."""
-    labels = {tuple(number): groups.name(param) for param, number in sums.items()}
-    for param, number in sums.items():
-        found = checksum(param)
-        if found and found != number and tuple(found) in labels:
-            raise ValueError(
-                f"the state that {groups.name(param)} would get completes the weight of "
-                f"{labels[tuple(found)]}, so that the parameters are in another order; create "
-                "both optimizers from named parameters, as AdamW(model.named_parameters()), or "
-                "in the same order")
+def _check_order(state_dict: dict, sums: dict[torch.Tensor, list], groups: ParamGroups,
+                 keys: IncompatibleKeys, strict: bool) -> IncompatibleKeys:
+    """Refuses states that belong to weights of other parameters, or leaves them out if not
+    `strict`. If a weight is none of those that were saved, it may be loaded after the states, and
+    the next step checks it. Only checksums that occur once tell weights apart; those of new
+    biases are equal."""
+    found = {param: tuple(own) for param in sums if (own := checksum(param))}
+    now, then = Counter(found.values()), Counter(map(tuple, sums.values()))
+    owners = {tuple(number): param for param, number in sums.items() if then[tuple(number)] == 1}
+    wrong = [param for param, own in found.items()
+             if own != tuple(sums[param]) and now[own] == 1 and own in owners]
+    if wrong and strict:
+        owner = groups.name(owners[found[wrong[0]]])
+        raise ValueError(
+            f"the state that {groups.name(wrong[0])} would get completes the weight of {owner}, so "
+            "that the parameters are in another order; create both optimizers from named parameters, as "
+            "AdamW(model.named_parameters()), or in the same order")
+    by_param = dict(zip(groups.params, (key for group in state_dict["param_groups"]
+                                        for key in group["params"])))
+    for param in wrong:
+        state_dict["state"].pop(by_param[param], None)
+        del sums[param]
+    return keys._replace(missing_keys=[*keys.missing_keys, *map(groups.key, wrong)])
 
 
 #===------------------------------------------------------------------------===#
@@ -192,26 +220,50 @@ def _check_order(sums: Mapping[torch.Tensor, list], groups: ParamGroups) -> None
 #===------------------------------------------------------------------------===#
 
 
-def _converted(state_dict: Mapping, groups: ParamGroups,
-               sums: Mapping[torch.Tensor, list]) -> tuple[dict, list[torch.Tensor]]:
-    """Returns a state dict of other strategies under those of the optimizer, and the weights."""
-    for param, number in sums.items():
-        found = checksum(param)
-        if found and found[0] == number[0] and found != number:
-            raise ValueError(
-                f"the weight of {groups.name(param)} is not the one that its state completes, "
-                "which a conversion to another strategy needs; load the model's weights before "
-                "the optimizer's state")
-    arguments = groups.arguments
-    before = _identity.strategies_of(state_dict["param_groups"], state_dict[_identity.KEY])
-    made, weights = convert_state(
-        dict(state_dict), groups.params, groups.strategies, graph=arguments["graph"],
-        vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
+def _converted(state_dict: dict,
+               groups: ParamGroups) -> tuple[dict, list[torch.Tensor | None]]:
+    """Returns a state dict of other strategies under those of the optimizer, and the weights of
+    parameters with a state."""
+    arguments, theirs = groups.arguments, state_dict[_identity.KEY]
+    before = _identity.spelled(_identity.strategies_of(state_dict["param_groups"], theirs))
+    try:
+        made, weights = convert_state(
+            state_dict, groups.params, groups.strategies, graph=arguments["graph"],
+            vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the state dict is under strategy {before}, and cannot be converted for the "
+            f"parameters of this optimizer: {error}. If parameters have other types now, convert "
+            "it with those that were saved: tandem.torch.convert_state(state_dict, weights, "
+            f"{_identity.spelled(groups.strategies)})") from None
     warnings.warn(
-        f"the state dict is under strategy {_identity.spelled(before)}; it was converted to "
+        f"the state dict is under strategy {before}; it was converted to "
         f"{_identity.spelled(groups.strategies)}, exactly where the new storages can hold its "
-        "values and rounded to nearest elsewhere", UserWarning, stacklevel=5)
-    return dict(_identity.identified(made)), weights
+        "values and rounded to nearest elsewhere", UserWarning, stacklevel=4)
+    kept = {key for key, state in state_dict["state"].items() if state}
+    keys = [key for group in made["param_groups"] for key in group["params"]]
+    made["state"] = {key: state for key, state in made["state"].items() if key in kept}
+    return (dict(_identity.identified(made)),
+            [weight if key in kept else None for key, weight in zip(keys, weights)])
+
+
+def _without_others(state_dict: dict, groups: ParamGroups,
+                    keys: IncompatibleKeys) -> tuple[dict, IncompatibleKeys]:
+    """Returns a state dict without the states of other weights, and without those in which
+    nothing has the shape of the parameter, whose names are added to the missing ones."""
+    sums, states, missing = _checksums(state_dict, groups), dict(state_dict["state"]), []
+    members = [key for group in state_dict["param_groups"] for key in group["params"]]
+    for param, key in zip(groups.params, members):
+        tensors = [v for v in states.get(key, {}).values() if isinstance(v, torch.Tensor)]
+        if (param in sums and is_other(sums[param], param)
+                or tensors and all(tensor.shape != param.shape for tensor in tensors)):
+            states.pop(key, None)
+            missing.append(groups.key(param))
+    identity, kept = state_dict[_identity.KEY], set(map(str, states))
+    identity = identity | {"checksums": {name: number for name, number in identity.get(
+        "checksums", {}).items() if name in kept}}
+    return ({**state_dict, "state": states, _identity.KEY: identity},
+            keys._replace(missing_keys=[*keys.missing_keys, *missing]))
 
 
 def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:

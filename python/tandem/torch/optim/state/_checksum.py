@@ -24,8 +24,8 @@ def completes_weight(spec: StateSpec) -> bool:
 
 @torch.no_grad()
 def checksum(param: torch.Tensor) -> list | None:
-    """Returns the type of a weight and a checksum of its bits, which does not depend on its
-    layout or device; None for a DTensor, of which no rank has all elements, and for a weight that
+    """Returns the type of a weight and a checksum of its shape and bits, which does not depend on
+    its layout or device; None for a DTensor, of which no rank has all elements, and for a weight that
     is only in its state."""
     if is_dtensor(param) or is_placeholder(param) or param.element_size() not in _WORDS:
         return None
@@ -34,4 +34,10 @@ def checksum(param: torch.Tensor) -> list | None:
     sums = words[:whole].view(-1, _COLUMNS).sum(0, dtype=torch.int64)
     rest = words[whole:].long()
     data = torch.cat([sums, rest]).cpu().numpy().tobytes()
-    return [str(param.dtype), zlib.crc32(data)]
+    return [str(param.dtype), zlib.crc32(data, zlib.crc32(repr(tuple(param.shape)).encode()))]
+
+
+def is_other(saved: list, param: torch.Tensor) -> bool:
+    """Returns whether a weight of the saved type is not the one of a checksum."""
+    found = checksum(param)
+    return found is not None and found[0] == saved[0] and found != saved

@@ -18,6 +18,7 @@ from tandem.torch._versions import zeroed
 from tandem.torch.optim.state import _identity
 from tandem.torch.optim.state._carriers import packed, unpacked
 from tandem.torch.optim.state._check import check_state
+from tandem.torch.optim.state._checksum import is_other
 from tandem.torch.optim.state._layouts import laid_out_state
 from tandem.torch.optim.state._sharding import divided
 from tandem.torch.optim.state._spec import StateSpec
@@ -27,7 +28,7 @@ from tandem.torch.optim.state._versions import recoded, with_rows
 from tandem.torch.optim._groups import check_options
 
 
-def _started(spec: StateSpec, weight: torch.Tensor, state: dict | None, label: str) -> dict:
+def _started(spec: StateSpec, weight: torch.Tensor, state: dict | None, label: object) -> dict:
     """Returns the state of a parameter in one layout, or the initial state if it has none."""
     if not spec.state_names:
         return {}
@@ -145,7 +146,8 @@ def _source_specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
-               min_8bit_size: int | None) -> list[dict]:
+               min_8bit_size: int | None,
+               min_8bit_vector_size: int | None = None) -> list[dict]:
     """Returns the param groups of a state dict with the strategies to convert to."""
     groups = copy.deepcopy(state_dict["param_groups"])
     names = [strategy] * len(groups) if isinstance(strategy, str) else list(strategy)
@@ -156,6 +158,8 @@ def _regrouped(state_dict: dict, strategy: str | Sequence[str],
         group["strategy"] = name
         if min_8bit_size is not None:
             group["min_8bit_size"] = min_8bit_size
+        if min_8bit_vector_size is not None:
+            group["min_8bit_vector_size"] = min_8bit_vector_size
         check_options({"maximize": False, **group}, index)
     return groups
 
@@ -176,6 +180,15 @@ def _check(state_dict: dict, identity: dict, ours: StateSpecs, weights: list) ->
             f"the state dict is of {count} parameters, but there are "
             f"{len(weights)} weights; pass all of the optimizer's, in its order"
         )
+
+
+def _check_weight(saved: list | None, weight: torch.Tensor, index: int) -> None:
+    """Refuses a weight that its state does not complete."""
+    if saved and is_other(saved, weight):
+        raise ValueError(
+            f"weight {index} is not the one that its state completes, which a conversion "
+            "needs; pass the weights that were saved with the state dict, or load the model's "
+            "weights before the optimizer's state")
 
 
 def _with_rows(state_dict: Mapping, specs: StateSpecs, strategies: Sequence[str],
@@ -244,6 +257,7 @@ def convert_state(
     strategy: str | Sequence[str],
     *,
     min_8bit_size: int | None = None,
+    min_8bit_vector_size: int | None = None,
     graph: str | os.PathLike | None = None,
     vectors: str | os.PathLike | None = None,
     path: Sequence[str | os.PathLike] = (),
@@ -263,6 +277,7 @@ def convert_state(
         strategy: the strategy to convert to, or one for each param group.
         min_8bit_size: the new value for all param groups, 0 for no limits; None keeps the
             current values.
+        min_8bit_vector_size: the same for vectors.
         graph: the graph's file or text, if it is not in the library.
         vectors: the same for the graph of vectors.
         path: directories that are searched for both strategies first.
@@ -279,18 +294,19 @@ def convert_state(
     graphs = {"graph": graph, "vectors": vectors}
     state_dict = recoded(_identity.identified(state_dict))
     identity, weights = _identity_of(state_dict, graphs), list(weights)
-    groups = _regrouped(state_dict, strategy, min_8bit_size)
+    groups = _regrouped(state_dict, strategy, min_8bit_size, min_8bit_vector_size)
     before = _identity.strategies_of(state_dict["param_groups"], identity)
     after = [group["strategy"] for group in groups]
     ours = _source_specs(identity, graphs, before, path)
     theirs = _specs(identity, graphs, after, path)
     _check(state_dict, identity, ours, weights)
     state_dict = _with_rows(state_dict, ours, before, weights)
-    states, values = {}, []
+    states, values, sums = {}, [], identity.get("checksums", {})
     for index, (weight, (key, *pair)) in enumerate(zip(
             weights, _with_groups(state_dict["param_groups"], before, groups))):
         state, value = _convert(ours, theirs, weight, state_dict["state"].get(key), *pair,
                                 index, keep_types)
+        _check_weight(sums.get(str(key)), weight, index)
         if state:
             states[key] = packed(state)
         values.append(value)

@@ -12,17 +12,24 @@ from typing import NamedTuple
 
 import torch
 
-from tandem.torch._shards import local_of
+from tandem.torch._exchange import Exchange
+from tandem.torch._shards import local_of, shard_of
 
 
 def is_empty(groups: Sequence[Mapping]) -> bool:
     """Returns whether a step of an optimizer without states would be empty: all parameters that
-    require a gradient have one of zeros, and all learning rates are 0."""
+    require a gradient have one of zeros, and all learning rates are 0. Ranks that have shards of
+    the parameters decide together."""
     if any(group.get("lr", 0) != 0 for group in groups):
         return False
     params = [param for group in groups for param in group["params"] if param.requires_grad]
     grads = [param.grad for param in params]
-    return bool(grads) and all(grad is not None and not local_of(grad).any() for grad in grads)
+    empty = bool(grads) and all(grad is not None and not local_of(grad).any() for grad in grads)
+    devices = {shard.group: local_of(param).device for param in params
+               if (shard := shard_of(param)) and not shard.is_whole}
+    for group, device in devices.items():
+        empty = not Exchange([group], device).any_of([not empty])[0]
+    return empty
 
 
 class _Begun(NamedTuple):
@@ -42,6 +49,10 @@ class EmptyStep:
     def note(self, param: torch.Tensor, state: dict) -> None:
         """Records that an empty step has created the state of a parameter."""
         self._begun[param] = _Begun(state, dict(_entries(state)))
+
+    def has(self, param: torch.Tensor) -> bool:
+        """Returns whether an empty step has created the state of a parameter."""
+        return param in self._begun
 
     def clear(self) -> None:
         """Forgets the states, because others have been loaded."""

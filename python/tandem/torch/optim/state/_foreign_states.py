@@ -20,7 +20,7 @@ from tandem.torch.optim.state._values import convert, initial_state
 
 
 def converted(state_dict: Mapping, groups: ParamGroups, owners: Sequence[tuple],
-              converts: bool) -> dict:
+              converts: bool, strict: bool) -> dict:
     """Returns a state dict without an identity with states as an optimizer stores them.
 
     States that are already stored so, as those of torch.optim under "fp32", stay as they are.
@@ -29,6 +29,7 @@ def converted(state_dict: Mapping, groups: ParamGroups, owners: Sequence[tuple],
     Args:
         owners: for each state, the key, the spec, the parameter, and its index.
         converts: whether states may be converted.
+        strict: whether all of them must be; otherwise those that cannot be are left out.
 
     Raises:
         ValueError: the layout of a state is unknown, or it may not be converted.
@@ -37,17 +38,24 @@ def converted(state_dict: Mapping, groups: ParamGroups, owners: Sequence[tuple],
     graph = groups.specs.main.kernel.name
     theirs = {key: group for group in state_dict["param_groups"] for key in group["params"]}
     for key, spec, param, index in owners:
-        if not converts or _is_own(states[key]) or fits(spec, states[key], param):
+        if _is_own(states[key]) or fits(spec, states[key], param):
             continue
-        label = groups.label(index)
-        found = read_foreign(states[key], param, graph, label, theirs[key])
-        states[key] = _state_of(spec, param, found, label)
-        origins[found.origin] = None
+        label = str(groups.label(index))
+        if not converts:
+            raise ValueError(f"the state of {label} is of another library, or is not stored as "
+                             "this optimizer does; leave convert=False out, which converts it")
+        try:
+            found = read_foreign(states[key], param, graph, label, theirs[key])
+            states[key] = _state_of(spec, param, found, label)
+            origins[found.origin] = None
+        except ValueError:
+            if strict:
+                raise
     if origins:
         warnings.warn(
             f"the state dict is of an optimizer of {' and '.join(origins)}; its values were "
             "converted to the storages of this optimizer, exactly where these can hold them "
-            "and rounded to nearest elsewhere", UserWarning, stacklevel=6)
+            "and rounded to nearest elsewhere", UserWarning, stacklevel=4)
     return {**state_dict, "state": states}
 
 
@@ -56,7 +64,7 @@ def _is_own(state: Mapping) -> bool:
     return any("." in name or name == "param" for name in state)
 
 
-def _state_of(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: str) -> dict:
+def _state_of(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: object) -> dict:
     """Returns the state of a parameter with these values. For a DTensor all ranks gather it and
     keep their pieces."""
     shard = shard_of(param)
@@ -69,7 +77,7 @@ def _state_of(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: 
     return divided(spec, made, shard)
 
 
-def _whole_state(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: str) -> dict:
+def _whole_state(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: object) -> dict:
     """Returns the state of a whole tensor with these values."""
     state = initial_state(spec, param)
     if spec.step:
@@ -82,7 +90,7 @@ def _whole_state(spec: StateSpec, param: torch.Tensor, found: ForeignState, labe
 
 
 def _write(spec: StateSpec, role: str, state: dict, param: torch.Tensor, value: torch.Tensor,
-           label: str) -> None:
+           label: object) -> None:
     """Writes the planes of one tensor of a state."""
     stored = Stored.of(spec.kernel, role)
     planes = [state.get(plane.name) for plane in stored.planes]

@@ -38,9 +38,9 @@ def _names(groups: Sequence[Mapping]) -> list[str] | None:
 
 
 def matched(state_dict: Mapping, groups: Sequence[Mapping],
-            strict: bool) -> tuple[dict, IncompatibleKeys]:
-    """Returns a state dict whose param groups have an optimizer's parameters in its order, and
-    what does not match.
+            strict: bool) -> tuple[dict, IncompatibleKeys, bool]:
+    """Returns a state dict whose param groups have an optimizer's parameters in its order, what
+    does not match, and whether parameters went by name.
 
     Parameters go by name if both sides have names, and by position otherwise.
 
@@ -55,7 +55,8 @@ def matched(state_dict: Mapping, groups: Sequence[Mapping],
     """
     saved = state_dict["param_groups"]
     ours, theirs = _names(groups), _names(saved)
-    if ours is None or theirs is None:
+    by_name = ours is not None and theirs is not None
+    if not by_name:
         _check_counts(groups, saved, strict)
         ours, theirs = (list(map(str, range(_count(g)))) for g in (groups, saved))
     known = {name: (key, group) for name, (key, group) in zip(theirs, _members(saved))}
@@ -68,7 +69,7 @@ def matched(state_dict: Mapping, groups: Sequence[Mapping],
     kept = {key for key, _ in _members(made)}
     states = {key: state for key, state in state_dict["state"].items() if key in kept}
     return ({**state_dict, "param_groups": made, "state": states},
-            IncompatibleKeys(missing, unexpected))
+            IncompatibleKeys(missing, unexpected), by_name)
 
 
 def _count(groups: Sequence[Mapping]) -> int:
@@ -100,8 +101,8 @@ def _difference(missing: Sequence[str], unexpected: Sequence[str]) -> str:
     parts = [f"{what} {_listed(names)}" for what, names in
              (("lacks", missing), ("has", unexpected)) if names]
     return (f"the state dict {' and '.join(parts)}, other than this optimizer; create it with "
-            "the parameters that were saved, or load what fits with "
-            "load_state_dict(state_dict, strict=False)")
+            "the parameters that were saved, without names if they are named otherwise now, or "
+            "load what fits with load_state_dict(state_dict, strict=False)")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -164,7 +164,7 @@ class StateSpecs:
             return self[key._replace(copy=param.dtype)]
         return spec
 
-    def refusal(self, param: torch.Tensor, label: str, strategy: str,
+    def refusal(self, param: torch.Tensor, label: object, strategy: str,
                 fix: str | None = None) -> Exception:
         """Returns the error that explains why no spec supports a parameter, with a fix."""
         main = self[Key(strategy)]

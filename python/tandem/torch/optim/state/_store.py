@@ -14,7 +14,7 @@ from tandem.torch.optim import _notices, _wrappers
 from tandem.torch.optim._groups import ParamGroups
 from tandem.torch.optim.state import _counters
 from tandem.torch.optim.state._check import check_state
-from tandem.torch.optim.state._checksum import checksum
+from tandem.torch.optim.state._checksum import is_other
 from tandem.torch.optim.state._empty_step import EmptyStep
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._values import decode_weights, empty_state, encode_weights
@@ -29,6 +29,8 @@ class StateStore:
 
     def __init__(self, groups: ParamGroups):
         self.states: defaultdict[torch.Tensor, dict] = defaultdict(dict)
+        #: Whether state dicts have planes in types that collectives carry.
+        self.packs = True
         self._groups = groups
         self._empty_step = EmptyStep()
         #: The checksums of the weights that loaded states complete, until a step has found them.
@@ -43,6 +45,10 @@ class StateStore:
     #===--------------------------------------------------------------------===#
     # Creation
     #===--------------------------------------------------------------------===#
+
+    def starts(self, param: torch.Tensor) -> bool:
+        """Returns whether :meth:`start` would create the state of a parameter."""
+        return not self.states.get(param) or self._empty_step.has(param)
 
     def start(self, spec: StateSpec, param: torch.Tensor, started: list) -> dict | None:
         """Returns the state of a parameter, which is created if it has none or one from an empty
@@ -137,13 +143,17 @@ class StateStore:
         """Remembers the checksums of weights that loaded states complete, except for those of
         weights that are there already."""
         self._expected = {param: number for param, number in checksums.items()
-                          if checksum(param) not in (None, number)}
+                          if is_other(number, param)}
+
+    def expected(self) -> dict[torch.Tensor, list]:
+        """Returns the checksums of weights that have not been loaded yet."""
+        return {param: number for param, number in self._expected.items()
+                if self.states.get(param) and is_other(number, param)}
 
     def check_expected(self) -> None:
         """Refuses weights that loaded states do not complete."""
         for param, number in self._expected.items():
-            found = checksum(param)
-            if found and found[0] == number[0] and found != number and self.states.get(param):
+            if self.states.get(param) and is_other(number, param):
                 raise RuntimeError(
                     f"the weight of {self._groups.name(param)} is not the one that its loaded "
                     "state completes; load the model's weights that were saved with it, or "

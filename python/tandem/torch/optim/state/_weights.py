@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -10,8 +11,10 @@ from tandem._storages import floats
 from tandem._convert import WIDE_PLANE
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import local_of, local_state, shard_of
+from tandem.torch.optim._groups import ParamGroups
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._wrappers import unwrapped
+from tandem.torch.optim.state._check import check_state
 from tandem.torch.optim.state._checksum import completes_weight
 from tandem.torch.optim.state._sharding import gathers
 from tandem.torch.optim.state._spec import StateSpec
@@ -66,11 +69,13 @@ def weights(optimizer: torch.optim.Optimizer,
 
     Yields:
         The name, and a new float32 tensor in the parameter's shape, on its device; a DTensor for
-        a DTensor, for which all ranks must proceed together.
+        a DTensor, for which all ranks must proceed together. Names of tied parameters get the
+        same tensor.
 
     Raises:
         TypeError: the optimizer is not one of ``tandem.torch``.
         RuntimeError: a loaded state does not complete the parameter's weight.
+        ValueError: a parameter has another type or layout now than its state needs.
 
     >>> import torch, tandem.torch
     >>> model = torch.nn.Linear(8, 8, dtype=torch.bfloat16)
@@ -84,10 +89,27 @@ def weights(optimizer: torch.optim.Optimizer,
                         "an optimizer of tandem.torch, such as tandem.torch.AdamW")
     store, groups = optimizer._store, optimizer._groups
     store.check_expected()
-    for name, param in _named(optimizer) if model is None else model.named_parameters():
-        spec = groups.spec_of(param)
-        yield name, (whole_weight(spec, param, store.get(param)) if spec else
-                     param.detach().to(torch.float32, copy=True))
+    named = list(_named(optimizer) if model is None else
+                 model.named_parameters(remove_duplicate=False))
+    names = Counter(id(param) for _, param in named)
+    tied: dict[int, torch.Tensor] = {}
+    for name, param in named:
+        weight = tied.get(id(param))
+        if weight is None:
+            weight = _weight_of(groups, param, store.get(param))
+        if names[id(param)] > 1:
+            tied[id(param)] = weight
+        yield name, weight
+
+
+def _weight_of(groups: ParamGroups, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
+    """Returns the whole weight of a parameter, which the optimizer may not have."""
+    spec = groups.spec_of(param)
+    if spec is None:
+        return param.detach().to(torch.float32, copy=True)
+    if state:
+        check_state(spec.of_states, state, param, groups.label(param))
+    return whole_weight(spec, param, state)
 
 
 def _named(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
@@ -156,4 +178,7 @@ class WeightAverage:
         """Writes the averages to the parameters of a model, rounded to their types. A model that
         is trained further must not get them; take a copy of it."""
         for name, param in model.named_parameters():
+            if name not in self.averages:
+                raise ValueError(f"there is no average of {name!r}; create the WeightAverage with "
+                                 "model=, whose names it then has")
             param.copy_(self.averages[name])
