@@ -422,3 +422,25 @@ def test_saved_groups_may_be_taken_apart():
     other.load_state_dict(state)
     train(model, other, [2])
     assert other.state[model[2].weight]["step"] == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 1000, 4099])
+def test_checksums_are_of_all_bits_in_order(dtype, size):
+    from tandem.torch.optim.state._checksum import checksum
+
+    torch.manual_seed(size)
+    memory = torch.randn(size + 1).to(dtype)
+    weight = memory[1:]  # it is not aligned to words of 64 bits
+    number = checksum(weight)
+    assert number == checksum(weight.clone()) and number[0] == str(dtype)
+    if size == 1000:
+        assert checksum(weight.view(40, 25).t().contiguous().t()) == checksum(
+            weight.view(40, 25))
+    for at in {0, size // 2, size - 1} if size else ():
+        other = weight.clone()
+        other[at] = -other[at]
+        assert checksum(other) != number
+    if size > 1:
+        assert checksum(weight.flip(0)) != number
+        assert checksum(weight.view(1, -1)) != number

@@ -10,10 +10,8 @@ from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import is_dtensor
 from tandem.torch.optim.state._spec import StateSpec
 
-#: The number of columns in which elements are added up, so that their order matters.
-_COLUMNS = 256
-#: The integers with the sizes of elements.
-_WORDS = {2: torch.int16, 4: torch.int32}
+#: The number of columns in which words of 64 bits are added up, so that their order matters.
+_COLUMNS = 64
 
 
 def completes_weight(spec: StateSpec) -> bool:
@@ -25,15 +23,17 @@ def completes_weight(spec: StateSpec) -> bool:
 @torch.no_grad()
 def checksum(param: torch.Tensor) -> list | None:
     """Returns the type of a weight and a checksum of its shape and bits, which does not depend on
-    its layout or device; None for a DTensor, of which no rank has all elements, and for a weight that
-    is only in its state."""
-    if is_dtensor(param) or is_placeholder(param) or param.element_size() not in _WORDS:
+    its layout or device; None for a DTensor, as no rank has all of it, and for a weight that is
+    only in its state."""
+    if is_dtensor(param) or is_placeholder(param):
         return None
-    words = param.detach().reshape(-1).view(_WORDS[param.element_size()])
-    whole = words.numel() // _COLUMNS * _COLUMNS
-    sums = words[:whole].view(-1, _COLUMNS).sum(0, dtype=torch.int64)
-    rest = words[whole:].long()
-    data = torch.cat([sums, rest]).cpu().numpy().tobytes()
+    flat, size = param.detach().reshape(-1), param.element_size()
+    if flat.storage_offset() * size % 8:
+        flat = flat.clone()  # words of 64 bits are aligned
+    whole = flat.numel() * size // (8 * _COLUMNS) * (8 * _COLUMNS) // size
+    sums = flat[:whole].view(torch.int64).view(-1, _COLUMNS).sum(0)
+    data = torch.cat([sums.view(torch.uint8), flat[whole:].view(torch.uint8)])
+    data = data.cpu().numpy().tobytes()
     return [str(param.dtype), zlib.crc32(data, zlib.crc32(repr(tuple(param.shape)).encode()))]
 
 
