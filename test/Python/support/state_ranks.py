@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_optimizer_state_dict,
                                                      set_optimizer_state_dict)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 import tandem.torch as tt
 from support.fsdp2_ranks import Model, _hash, backward, optimizer_of, sharded
@@ -145,3 +147,20 @@ def converts_states_of_some():
     optimizer.step()
     other = optimizer_of(model.parameters(), "flash")
     return error_text(lambda: other.load_state_dict(optimizer.state_dict()))
+
+
+def experts_apart():
+    """Clips by the norm of dense weights on a mesh of all ranks, and of a weight that each rank has
+    on a mesh of its own: an expert, or a replica."""
+    found = []
+    rows = init_device_mesh("cpu", (dist.get_world_size(), 1), mesh_dim_names=("ep", "dp"))
+    for is_expert in (True, False):
+        model = sharded()
+        torch.manual_seed(dist.get_rank() if is_expert else 7)
+        weight = torch.nn.Parameter(distribute_tensor(torch.randn(8, 8).bfloat16(), rows["dp"],
+                                                      [Shard(0)], src_data_rank=None))
+        optimizer = optimizer_of([*model.parameters(), weight], "remainder", max_norm=0.1)
+        backward(model, 0)
+        weight.grad = torch.ones_like(weight)
+        found.append(error_text(optimizer.step))
+    return found

@@ -18,7 +18,8 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 from support.gloo import run_ranks
 
 
-CASES = ("full", "absent", "foreign", "begins_at_rate_0", "unfreezes", "converts_states_of_some")
+CASES = ("full", "absent", "foreign", "begins_at_rate_0", "unfreezes", "converts_states_of_some",
+         "experts_apart")
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,9 @@ def test_a_parameter_that_is_unfrozen_is_summed(two):
 def test_states_of_some_ranks_are_not_converted(two):
     for error in two["converts_states_of_some"]:
         assert error.startswith("RuntimeError: ranks are about to take different steps")
+
+
+def test_experts_with_meshes_of_their_own_are_not_clipped_apart(two):
+    for expert, replica in two["experts_apart"]:
+        assert expert.startswith("ValueError: parameter 6 is a DTensor of a mesh of some ranks")
+        assert replica == "no error"

@@ -22,6 +22,7 @@ from tandem.torch.optim.gradients._coded import CodedGradients
 from tandem.torch.optim.launch._bound import BoundParam, bind, kind_of
 from tandem.torch.optim.launch._device_step import DeviceStep
 from tandem.torch.optim.launch._launch import Launch, Launches
+from tandem.torch.optim.launch._meshes import check_meshes
 from tandem.torch.optim.state import _counters
 from tandem.torch.optim.state._sharding import asks_ranks, place_of
 from tandem.torch.optim.state._store import StateStore
@@ -343,6 +344,8 @@ class StepRunner:
                 found.gathered.setdefault(shard.group, []).append((index, param))
             elif self._launches[spec].sums and place_of(spec, shard)[1] is not None:
                 found.summed.setdefault(shard.group, []).append(param)
+        if found.summed and sums_over_model(self.groups.specs.main.kernel):
+            check_meshes(self.groups)
         return found
 
     def _gradient_of(self, bound: BoundParam, number: int, negated: dict | None,
