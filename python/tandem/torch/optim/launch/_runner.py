@@ -32,7 +32,7 @@ from tandem.torch.optim.state._values import decode_weights
 class SharedParams(NamedTuple):
     """The parameters about which ranks exchange words before a step, by process group."""
 
-    count: int  #: the number of parameters that require a gradient
+    trained: tuple[bool, ...]  #: whether each parameter requires a gradient
     #: the index and the parameter of those that ranks gather or encode together
     gathered: dict[object, list[tuple[int, torch.Tensor]]]
     #: the parameters that kernels sum over shards
@@ -163,9 +163,11 @@ class StepRunner:
             launch.clear()
         if self.groups.is_capturable:
             _counters.part(self.groups, self.store.states, self.gradients.has)
-        with _paused_collector(self.groups.count):
-            converted = (self._collect(started) if only is None
-                         else self._collect_one(only, started))
+        if only is None:
+            with _paused_collector(self.groups.count):
+                converted = self._collect(started)
+        else:
+            converted = self._collect_one(only, started)
         launches = self._running = [launch for launch in self._launches if launch.bound_params]
         self._check_model(launches)
         if not launches and self._is_idle:
@@ -326,13 +328,13 @@ class StepRunner:
     def _shared(self) -> SharedParams:
         """The parameters about which ranks exchange words before a step."""
         if dtensor_class() is None:
-            return SharedParams(0, {}, {})
-        trained = sum(param.requires_grad for param in self.groups.params)
-        if self._gathered is None or self._gathered.count != trained:
+            return SharedParams((), {}, {})
+        trained = tuple(param.requires_grad for param in self.groups.params)
+        if self._gathered is None or self._gathered.trained != trained:
             self._gathered = self._find_shared(trained)
         return self._gathered
 
-    def _find_shared(self, trained: int) -> SharedParams:
+    def _find_shared(self, trained: tuple[bool, ...]) -> SharedParams:
         """Returns the parameters that ranks gather, encode or sum together, by process group."""
         found = SharedParams(trained, {}, {})
         for index, param, group in self.groups:
