@@ -27,7 +27,7 @@ def checksum(param: torch.Tensor) -> list | None:
     only in its state."""
     if is_dtensor(param) or is_placeholder(param):
         return None
-    flat, size = param.detach().reshape(-1), param.element_size()
+    flat, size = param.detach().reshape(-1).contiguous(), param.element_size()
     if flat.storage_offset() * size % 8:
         flat = flat.clone()  # words of 64 bits are aligned
     whole = flat.numel() * size // (8 * _COLUMNS) * (8 * _COLUMNS) // size
