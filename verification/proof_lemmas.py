@@ -433,7 +433,7 @@ def lemmas():
     yield Lemma("dot-product",
                 "with AVX-512 a dot product of half-words rounds to bf16", "i32",
                 _dot_product_rounds, True,
-                ("lib/Target/CPU/X86Rounding.cpp", "static Value *matchRounding(",
+                ("lib/Target/CPU/X86/Rounding.cpp", "static Value *matchRounding(",
                  "static Value *buildRounding("))
     yield Lemma("sm80-fma", "on sm_80 an fma is a sum, a difference, a product of bf16",
                 "bf16", _fma_serves, certificate="bf16-fma-sums",

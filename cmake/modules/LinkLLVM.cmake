@@ -55,7 +55,7 @@ set(TANDEM_MLIR_LIBS
 
 # The targets that Tandem generates code for, and other components that it, MLIR
 # and LLD use.
-set(TANDEM_LLVM_TARGETS X86 NVPTX)
+set(TANDEM_LLVM_TARGETS AArch64 X86 NVPTX)
 set(TANDEM_LLVM_COMPONENTS ${TANDEM_LLVM_TARGETS} FrontendOpenMP IRReader LTO
   Option OrcJIT Passes)
 

@@ -22,6 +22,8 @@ class LLJIT;
 
 namespace tandem {
 
+struct CPUPipelineOptions;
+
 /// Machine code in this process.
 class CPUCode : public HostCode {
 public:
@@ -36,6 +38,11 @@ private:
 
 /// Returns the instruction sets that `isa` may name besides "native".
 std::string listISAs();
+
+/// Sets the options of the CPU pipeline that depend on the processor with an
+/// instruction set.
+void setProcessorOptions(ModuleOp kernels, llvm::StringRef isa,
+                         CPUPipelineOptions &options);
 
 /// Adds the passes that lower kernels to functions in the LLVM dialect for an
 /// instruction set, with `width` elements computed at once; 0 lets the target

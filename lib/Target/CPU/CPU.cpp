@@ -11,53 +11,101 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/CPU.h"
+#include "Architecture.h"
 #include "LongKernels.h"
 #include "SharedLibrary.h"
-#include "X86Lookups.h"
-#include "X86Packing.h"
-#include "X86Rounding.h"
 #include "tandem/Support/CompilerError.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/Support/TargetSelect.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 using namespace tandem;
 
-static constexpr llvm::StringLiteral isas[] = {"x86-64", "x86-64-v2",
-                                               "x86-64-v3", "x86-64-v4"};
+namespace {
+/// An instruction set and its architecture.
+struct NamedSet {
+  const Architecture *architecture = nullptr;
+  const InstructionSet *set = nullptr;
+};
+} // namespace
+
+static NamedSet findSet(llvm::StringRef isa) {
+  for (const Architecture *architecture : getArchitectures())
+    for (const InstructionSet &set : architecture->getInstructionSets())
+      if (set.name == isa)
+        return {architecture, &set};
+  return {};
+}
 
 std::string tandem::listISAs() { return "native, " + listPortableISAs(); }
 
-bool tandem::isPortableISA(llvm::StringRef isa) {
-  return llvm::is_contained(isas, isa);
-}
+bool tandem::isPortableISA(llvm::StringRef isa) { return findSet(isa).set; }
 
 std::string tandem::listPortableISAs() {
-  return llvm::join(llvm::ArrayRef(isas), ", ");
+  llvm::SmallVector<llvm::StringRef> names;
+  for (const Architecture *architecture : getArchitectures())
+    for (const InstructionSet &set : architecture->getInstructionSets())
+      names.push_back(set.name);
+  return llvm::join(names, ", ");
+}
+
+/// Fails unless this machine can run code for an instruction set.
+static llvm::Error checkRuns(llvm::StringRef isa) {
+  NamedSet found = findSet(isa);
+  if (!found.set)
+    return llvm::Error::success();
+  auto fail = [&](const llvm::Twine &reason) -> llvm::Error {
+    return ErrorBuilder(TandemErrorTarget)
+           << "this machine cannot run code for '"
+           << Named{TDM_MESSAGE_TARGET, isa}
+           << "': " + reason.str() +
+                  "; leave isa out, and the code is for this machine";
+  };
+  if (found.architecture != getHostArchitecture())
+    return fail("it is another architecture");
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  for (const InstructionSet &set : found.architecture->getInstructionSets()) {
+    for (llvm::StringRef feature : set.features)
+      if (!features.lookup(feature))
+        return fail("its processor has no " + feature);
+    if (&set == found.set)
+      break;
+  }
+  return llvm::Error::success();
+}
+
+/// Returns a description of this machine, or of one with an instruction set.
+static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
+findMachine(llvm::StringRef isa) {
+  if (isa == "native") {
+    if (const Architecture *host = getHostArchitecture()) {
+      host->initialize();
+      return llvm::orc::JITTargetMachineBuilder::detectHost();
+    }
+    return llvm::createStringError("no code can be compiled for " +
+                                   llvm::sys::getProcessTriple());
+  }
+  NamedSet found = findSet(isa);
+  if (!found.set)
+    return ErrorBuilder(TandemErrorTarget)
+           << "unknown instruction set '" << Named{TDM_MESSAGE_TARGET, isa}
+           << "'; expected one of " + listISAs();
+  found.architecture->initialize();
+  llvm::orc::JITTargetMachineBuilder builder(
+      llvm::Triple(found.architecture->getTriple()));
+  builder.setCPU(found.set->cpu.str());
+  return builder;
 }
 
 /// Returns the target machine description for the name of an ISA.
 static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 describeMachine(llvm::StringRef isa) {
-  static bool once = [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-    return true;
-  }();
-  (void)once;
-  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
+  auto builder = findMachine(isa);
   if (!builder)
     return builder.takeError();
-  if (isa != "native") {
-    if (!isPortableISA(isa))
-      return ErrorBuilder(TandemErrorTarget)
-             << "unknown instruction set '" << Named{TDM_MESSAGE_TARGET, isa}
-             << "'; expected one of " + listISAs();
-    builder->setCPU(isa.str());
-    builder->getFeatures() = llvm::SubtargetFeatures();
-  }
   builder->getOptions() = getStrictTargetOptions();
   // Code and constants are in one allocation, so that instructions can address
   // constants directly.
@@ -67,6 +115,22 @@ describeMachine(llvm::StringRef isa) {
   // quarter longer and generates no faster code.
   builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
   return builder;
+}
+
+static const Architecture &getArchitecture(const llvm::TargetMachine &machine) {
+  return *findArchitecture(machine.getTargetTriple().getArch());
+}
+
+void tandem::setProcessorOptions(ModuleOp kernels, llvm::StringRef isa,
+                                 CPUPipelineOptions &options) {
+  auto description = describeMachine(isa);
+  if (!description)
+    return llvm::consumeError(description.takeError());
+  auto machine = description->createTargetMachine();
+  if (!machine)
+    return llvm::consumeError(machine.takeError());
+  getArchitecture(**machine).setOptions(*(*machine)->getMCSubtargetInfo(),
+                                        kernels, options);
 }
 
 CPUCode::CPUCode(std::unique_ptr<llvm::orc::LLJIT> jit) : jit(std::move(jit)) {}
@@ -84,9 +148,7 @@ lower(ModuleOp module, llvm::LLVMContext &context,
       llvm::TargetMachine &machine) {
   auto lowered = lowerToLLVMIR(module, context, machine);
   if (lowered) {
-    selectRoundings(**lowered, machine);
-    selectPacks(**lowered, machine);
-    selectLookups(**lowered, machine);
+    getArchitecture(machine).selectInstructions(**lowered, machine);
     boundCompileTime(**lowered, machine);
   }
   return lowered;
@@ -94,6 +156,8 @@ lower(ModuleOp module, llvm::LLVMContext &context,
 
 llvm::Expected<std::unique_ptr<CPUCode>>
 tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
+  if (llvm::Error error = checkRuns(isa))
+    return error;
   auto description = describeMachine(isa);
   if (!description)
     return description.takeError();
@@ -158,16 +222,11 @@ llvm::Expected<std::string> tandem::emitSharedLibrary(ModuleOp module,
                                                       llvm::StringRef isa) {
   auto link = [](llvm::Module &lowered,
                  llvm::TargetMachine &machine) -> llvm::Expected<std::string> {
-    if (!machine.getTargetTriple().isOSBinFormatELF() ||
-        !machine.getTargetTriple().isX86_64())
-      return llvm::createStringError(
-          "shared libraries of kernels are made on x86-64 machines with Linux, "
-          "not on " +
-          machine.getTargetTriple().str());
     auto object = emitObject(lowered, machine);
     if (!object)
       return object.takeError();
-    return linkSharedLibrary(*object);
+    return linkSharedLibrary(*object,
+                             getArchitecture(machine).getLinkerEmulation());
   };
   return emit(module, isa, link);
 }

@@ -58,11 +58,12 @@ static llvm::Expected<bool> callsMath(llvm::StringRef object) {
 
 /// Runs LLD. It keeps its state in globals, which it clears when it is done, so
 /// that only one thread at a time may run it.
-static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
+static llvm::Error runLinker(llvm::StringRef emulation,
+                             llvm::ArrayRef<const char *> arguments) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<const char *> command = {"ld.lld", "-shared", "--threads=1", "-m",
-                                       "elf_x86_64"};
+                                       emulation.data()};
   llvm::append_range(command, arguments);
   std::string messages;
   llvm::raw_string_ostream stream(messages);
@@ -76,7 +77,8 @@ static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
 
 /// Makes a stub of the C math library. A kernel linked against the stub loads
 /// the real library at run time; the machine that compiles it needs none.
-static llvm::Error makeMathStub(TemporaryFile &stub) {
+static llvm::Error makeMathStub(llvm::StringRef emulation,
+                                TemporaryFile &stub) {
   TemporaryFile script;
   if (llvm::Error error =
           llvm::joinErrors(script.create("ld"), stub.create("so")))
@@ -87,10 +89,11 @@ static llvm::Error makeMathStub(TemporaryFile &stub) {
   if (llvm::Error error = script.write(text))
     return error;
   return runLinker(
-      {"-soname=libm.so.6", "-o", stub.getPath(), script.getPath()});
+      emulation, {"-soname=libm.so.6", "-o", stub.getPath(), script.getPath()});
 }
 
-llvm::Expected<std::string> tandem::linkSharedLibrary(llvm::StringRef object) {
+llvm::Expected<std::string>
+tandem::linkSharedLibrary(llvm::StringRef object, llvm::StringRef emulation) {
   auto needsMath = callsMath(object);
   if (!needsMath)
     return needsMath.takeError();
@@ -104,11 +107,11 @@ llvm::Expected<std::string> tandem::linkSharedLibrary(llvm::StringRef object) {
       "--strip-all", "--build-id=none", "--hash-style=gnu", "-z", "noexecstack",
       "-o",          output.getPath(),  input.getPath()};
   if (*needsMath) {
-    if (llvm::Error error = makeMathStub(stub))
+    if (llvm::Error error = makeMathStub(emulation, stub))
       return error;
     arguments.push_back(stub.getPath());
   }
-  if (llvm::Error error = runLinker(arguments))
+  if (llvm::Error error = runLinker(emulation, arguments))
     return error;
   return output.read();
 }

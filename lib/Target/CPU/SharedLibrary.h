@@ -13,15 +13,17 @@
 #ifndef TANDEM_LIB_TARGET_CPU_SHAREDLIBRARY_H
 #define TANDEM_LIB_TARGET_CPU_SHAREDLIBRARY_H
 
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
 
 namespace tandem {
 
-/// Links an ELF object file into a shared library and returns its bytes. The
-/// library depends only on functions that copy or fill memory and on correctly
-/// rounded fma functions.
-llvm::Expected<std::string> linkSharedLibrary(llvm::StringRef object);
+/// Links an ELF object file into a shared library in a format that LLD knows as
+/// `emulation`, and returns its bytes. The library depends only on functions
+/// that copy or fill memory and on correctly rounded fma functions.
+llvm::Expected<std::string> linkSharedLibrary(llvm::StringRef object,
+                                              llvm::StringRef emulation);
 
 } // namespace tandem
 

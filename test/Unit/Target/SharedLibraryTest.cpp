@@ -50,19 +50,19 @@ static bool needsMath(llvm::StringRef library) {
 }
 
 TEST(SharedLibraryTest, LinksCallsOfMemoryFunctions) {
-  auto library = linkSharedLibrary(compileCall("memcpy"));
+  auto library = linkSharedLibrary(compileCall("memcpy"), "elf_x86_64");
   ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
   EXPECT_FALSE(needsMath(*library));
 }
 
 TEST(SharedLibraryTest, AsksForTheMathematicalLibrary) {
-  auto library = linkSharedLibrary(compileCall("fmaf"));
+  auto library = linkSharedLibrary(compileCall("fmaf"), "elf_x86_64");
   ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
   EXPECT_TRUE(needsMath(*library));
 }
 
 TEST(SharedLibraryTest, RefusesOtherCalls) {
-  auto library = linkSharedLibrary(compileCall("tanhf"));
+  auto library = linkSharedLibrary(compileCall("tanhf"), "elf_x86_64");
   ASSERT_FALSE(bool(library));
   EXPECT_EQ(llvm::toString(library.takeError()),
             "the kernel's code calls 'tanhf', which a package cannot carry; "
@@ -70,7 +70,7 @@ TEST(SharedLibraryTest, RefusesOtherCalls) {
 }
 
 TEST(SharedLibraryTest, RefusesWhatIsNoObjectFile) {
-  auto library = linkSharedLibrary("no object file");
+  auto library = linkSharedLibrary("no object file", "elf_x86_64");
   ASSERT_FALSE(bool(library));
   llvm::consumeError(library.takeError());
 }

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/X86Lookups.h"
+#include "lib/Target/CPU/X86/Lookups.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"

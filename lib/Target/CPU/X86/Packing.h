@@ -1,4 +1,4 @@
-//===- X86Packing.h - Truncations in x86 instructions -----------*- C++ -*-===//
+//===- Packing.h - Truncations in x86 instructions --------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_TARGET_CPU_X86PACKING_H
-#define TANDEM_LIB_TARGET_CPU_X86PACKING_H
+#ifndef TANDEM_LIB_TARGET_CPU_X86_PACKING_H
+#define TANDEM_LIB_TARGET_CPU_X86_PACKING_H
 
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
@@ -25,4 +25,4 @@ void selectPacks(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem
 
-#endif // TANDEM_LIB_TARGET_CPU_X86PACKING_H
+#endif // TANDEM_LIB_TARGET_CPU_X86_PACKING_H

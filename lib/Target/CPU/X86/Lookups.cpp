@@ -1,4 +1,4 @@
-//===- X86Lookups.cpp - Tables that registers hold ------------------------===//
+//===- Lookups.cpp - Tables that registers hold ---------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "X86Lookups.h"
+#include "Lookups.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/IRBuilder.h"

@@ -1,4 +1,4 @@
-//===- X86Rounding.h - Roundings in x86 instructions ------------*- C++ -*-===//
+//===- Rounding.h - Roundings in x86 instructions ---------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
-#define TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
+#ifndef TANDEM_LIB_TARGET_CPU_X86_ROUNDING_H
+#define TANDEM_LIB_TARGET_CPU_X86_ROUNDING_H
 
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
@@ -27,4 +27,4 @@ void selectRoundings(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tandem
 
-#endif // TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
+#endif // TANDEM_LIB_TARGET_CPU_X86_ROUNDING_H

@@ -1,4 +1,4 @@
-//===- X86Packing.cpp - Truncations in x86 instructions -------------------===//
+//===- Packing.cpp - Truncations in x86 instructions ----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "X86Packing.h"
+#include "Packing.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Analysis/ValueTracking.h"

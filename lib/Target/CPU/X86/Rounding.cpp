@@ -1,4 +1,4 @@
-//===- X86Rounding.cpp - Roundings in x86 instructions --------------------===//
+//===- Rounding.cpp - Roundings in x86 instructions -----------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "X86Rounding.h"
+#include "Rounding.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicsX86.h"
