@@ -75,11 +75,11 @@ void tandem::buildCPUPipeline(OpPassManager &manager,
   codes.halfConversions = options.halfConversions;
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(codes));
   addCleanup(manager, StepOp::getOperationName());
-  manager.addNestedPass<StepOp>(
-      createTabulate(TabulateOptions{/*rows=*/true, options.lookupCost}));
+  manager.addNestedPass<StepOp>(createTabulate(TabulateOptions{
+      /*rows=*/true, options.lookupCost, options.divisionCost}));
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
   addCleanup(manager, StepOp::getOperationName());
-  manager.addPass(createConvertTandemToCPU());
+  manager.addPass(createConvertTandemToCPU({options.pairs}));
   addLLVMLowering(manager);
 }
 

@@ -92,10 +92,11 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
     partial block of a chunk runs on a copy of its elements, so that there is only one
     body. A block begins with prefetches of the elements that later blocks need.
 
-    If the elements of a block share a group, two full blocks are computed at a time,
-    operation by operation: the maximum of a group, its scale and the quotients by it
-    depend on each other, and the other group gives a processor something to do
-    meanwhile.
+    With `pairs`, if the elements of a block share a group, two full blocks are computed
+    at a time, operation by operation: the maximum of a group, its scale and the
+    quotients by it depend on each other, and the other group gives a processor
+    something to do meanwhile. This takes twice as many registers, and the code for it
+    comes in addition.
 
     The body's operations are ordered such that few of them wait for the previous one.
     Where all planes have 16 bits, wide values hold the even elements of a block before
@@ -116,6 +117,8 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
                            "::mlir::vector::VectorDialect"];
+  let options = [Option<"pairs", "pairs", "bool", "true",
+                        "Compute two blocks at a time if each has a group">];
   let statistics = [Statistic<"numKernels", "kernels", "Number of kernels converted">];
 }
 

@@ -42,6 +42,12 @@ struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
   Option<unsigned> lookupCost{
       *this, "lookup-cost", llvm::cl::init(20),
       llvm::cl::desc("The operations that take as long as a table's lookup")};
+  Option<unsigned> divisionCost{
+      *this, "division-cost", llvm::cl::init(20),
+      llvm::cl::desc("The operations that take as long as a quotient or root")};
+  Option<bool> pairs{
+      *this, "pairs", llvm::cl::init(true),
+      llvm::cl::desc("Compute two blocks at a time if each has a group")};
 };
 
 /// Builds the pipeline graph -> strategy -> one kernel -> its policy's

@@ -100,7 +100,7 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
 }
 
 bool CPUKernelBuilder::computesPairs() {
-  return width > 1 && stages.getCount() == 1 &&
+  return inPairs && width > 1 && stages.getCount() == 1 &&
          !kernel.getBodyBlock().getOps<ReduceOp>().empty();
 }
 

@@ -41,9 +41,9 @@ struct StageBlock : BodyBlock {
 /// elements.
 class CPUKernelBuilder : public LaunchBodyBuilder<StageBlock> {
 public:
-  CPUKernelBuilder(LaunchOp kernel, OpBuilder &builder)
-      : LaunchBodyBuilder(kernel, builder), lanes(kernel), stages(kernel),
-        order(schedule(kernel.getBodyBlock())) {}
+  CPUKernelBuilder(LaunchOp kernel, OpBuilder &builder, bool inPairs)
+      : LaunchBodyBuilder(kernel, builder), inPairs(inPairs), lanes(kernel),
+        stages(kernel), order(schedule(kernel.getBodyBlock())) {}
 
 private:
   void prepare(LLVM::LLVMFuncOp entry) override;
@@ -136,6 +136,8 @@ private:
   /// Returns a mask of the lanes whose elements are in the chunk.
   Value laneExists(const StageBlock &block);
 
+  /// Whether two blocks are computed at a time if each has a group.
+  bool inPairs;
   EvenOddLayout lanes;
   /// Memory for one block of elements per plane, in which a chunk's partial
   /// block is computed.

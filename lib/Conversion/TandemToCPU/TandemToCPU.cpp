@@ -26,6 +26,8 @@ using namespace tandem;
 namespace {
 struct ConvertTandemToCPUPass
     : public tandem::impl::ConvertTandemToCPUBase<ConvertTandemToCPUPass> {
+  using ConvertTandemToCPUBase::ConvertTandemToCPUBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (failed(verifyLowered(module)))
@@ -33,7 +35,7 @@ struct ConvertTandemToCPUPass
     for (auto step : llvm::make_early_inc_range(module.getOps<StepOp>())) {
       for (LaunchOp launch : step.getLaunchOps()) {
         OpBuilder builder(step);
-        CPUKernelBuilder(launch, builder).build();
+        CPUKernelBuilder(launch, builder, pairs).build();
       }
       numKernels += llvm::range_size(step.getLaunchOps());
       step.erase();

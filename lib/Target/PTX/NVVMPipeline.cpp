@@ -23,7 +23,8 @@ using namespace tandem;
 /// The cost of a lookup in shared memory. The load, its address computation and
 /// bank conflicts take as long as some 12 operations.
 static constexpr TabulateOptions sharedTables{/*rows=*/false,
-                                              /*lookupCost=*/12};
+                                              /*lookupCost=*/12,
+                                              /*divisionCost=*/20};
 
 void tandem::addSmallFloatLowering(OpPassManager &manager) {
   EmulateFloatsOptions emulation;

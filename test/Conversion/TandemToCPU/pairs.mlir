@@ -1,4 +1,5 @@
 // RUN: tandem-opt %s -convert-tandem-to-cpu -canonicalize | FileCheck %s
+// RUN: tandem-opt %s -convert-tandem-to-cpu="pairs=false" -canonicalize | FileCheck %s -check-prefix=SINGLE
 
 #p = #tandem.role<param "p">
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 16, scale = f16>>
@@ -26,6 +27,11 @@
 // CHECK:           scf.for %{{.+}} = %[[REST]] to %[[END]] step %[[LANES]]
 // CHECK:             arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<16xi1>, vector<16xi32>
 // CHECK:             vector.reduction <maxui>
+
+// Without pairs, all blocks are computed one at a time.
+// SINGLE-LABEL: llvm.func @tandem_pairs(
+// SINGLE:         vector.reduction <maxui>
+// SINGLE-NOT:     vector.reduction <maxui>
 tandem.step @pairs compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } launches {

@@ -1,5 +1,6 @@
 // RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate -tandem-simplify | FileCheck %s
 // RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate="rows=false lookup-cost=30" -tandem-simplify | FileCheck %s -check-prefix=OPTIONS
+// RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate="division-cost=6" -tandem-simplify | FileCheck %s -check-prefix=DIVISION
 
 #p = #tandem.role<param "p">
 !root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
@@ -13,6 +14,8 @@
 // CHECK-NOT:     arith.divf
 // CHECK:         %[[X:.+]] = tandem.lookup[%[[Q]]] in dense<"0x00000000ABAAAA3EABAA2A3F0000803F{{.+}}"> : tensor<256xf32> : i8 -> f32
 // CHECK:         arith.mulf %[[X]], %[[S]] : f32
+// DIVISION-LABEL: tandem.step @quotient
+// DIVISION:         arith.divf
 tandem.kernel @quotient compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {

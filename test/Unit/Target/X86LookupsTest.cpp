@@ -118,9 +118,10 @@ static std::string writePermutation() {
 }
 
 /// Looks up the entries of all bytes with a function of that many lanes.
-static std::vector<float> lookUpAll(unsigned lanes, unsigned row) {
+static std::vector<float> lookUpAll(unsigned lanes, unsigned row,
+                                    StringRef features) {
   Compiled compiled =
-      select(writeLookup(lanes, 8) + writePermutation(), "+avx512vbmi");
+      select(writeLookup(lanes, 8) + writePermutation(), features);
   Function *permute = compiled.module->getFunction("permute");
   for (Function &function : *compiled.module)
     if (function.getIntrinsicID() == Intrinsic::x86_avx512_vpermi2var_qi_512)
@@ -156,20 +157,53 @@ TEST(X86LookupsTest, SelectsPermutations) {
 }
 
 TEST(X86LookupsTest, FindsTheEntries) {
-  for (unsigned lanes : {32, 64, 128})
-    for (unsigned row = 0; row < numRows; ++row) {
-      std::vector<float> found = lookUpAll(lanes, row);
-      for (unsigned i = 0; i < 256; ++i)
-        ASSERT_EQ(llvm::bit_cast<uint32_t>(found[i]),
-                  llvm::bit_cast<uint32_t>(getEntry(row, i)))
-            << "entry " << i << " of row " << row << ", " << lanes << " lanes";
-    }
+  for (StringRef features : {"+avx512vbmi", ""})
+    for (unsigned lanes : {32, 64, 128})
+      for (unsigned row = 0; row < numRows; ++row) {
+        std::vector<float> found = lookUpAll(lanes, row, features);
+        for (unsigned i = 0; i < 256; ++i)
+          ASSERT_EQ(llvm::bit_cast<uint32_t>(found[i]),
+                    llvm::bit_cast<uint32_t>(getEntry(row, i)))
+              << "entry " << i << " of row " << row << ", " << lanes
+              << " lanes, features '" << features.str() << "'";
+      }
+}
+
+static unsigned countLoads(const Module &module, unsigned bits) {
+  unsigned number = 0;
+  for (const Instruction &instruction :
+       instructions(*module.getFunction("look_up")))
+    if (auto *load = dyn_cast<LoadInst>(&instruction))
+      number += load->getType()->isSized() &&
+                load->getType()->getPrimitiveSizeInBits() == bits;
+  return number;
+}
+
+TEST(X86LookupsTest, LoadsEntriesWithoutPermutations) {
+  for (unsigned lanes : {16, 32, 64}) {
+    Compiled compiled = select(writeLookup(lanes, 8), "");
+    EXPECT_EQ(countCalls(*compiled.module, Intrinsic::masked_gather), 0u);
+    // The indices are loaded again, one by one.
+    EXPECT_EQ(countLoads(*compiled.module, 8), lanes);
+    EXPECT_EQ(countLoads(*compiled.module, 32), lanes);
+  }
+}
+
+TEST(X86LookupsTest, MovesIndicesThatMayHaveChangedInMemory) {
+  std::string text = writeLookup(32, 8);
+  size_t gather = text.find("  %entries");
+  ASSERT_NE(gather, std::string::npos);
+  text.insert(gather, "  store i8 0, ptr %indices\n");
+  Compiled compiled = select(text, "");
+  EXPECT_EQ(countCalls(*compiled.module, Intrinsic::masked_gather), 0u);
+  EXPECT_EQ(countLoads(*compiled.module, 8), 0u);
+  EXPECT_EQ(countLoads(*compiled.module, 32), 32u);
 }
 
 TEST(X86LookupsTest, LeavesOtherGathers) {
   for (auto [lanes, bits, features] :
-       {std::tuple(64u, 8u, ""), std::tuple(64u, 16u, "+avx512vbmi"),
-        std::tuple(8u, 8u, "+avx512vbmi")}) {
+       {std::tuple(64u, 16u, ""), std::tuple(64u, 16u, "+avx512vbmi"),
+        std::tuple(8u, 8u, ""), std::tuple(8u, 8u, "+avx512vbmi")}) {
     Compiled compiled = select(writeLookup(lanes, bits), features);
     EXPECT_EQ(countCalls(*compiled.module, Intrinsic::masked_gather), 1u);
     EXPECT_TRUE(compiled.module->getNamedGlobal("table"));

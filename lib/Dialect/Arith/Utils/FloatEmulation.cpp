@@ -171,11 +171,23 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
+/// Counts the units of zero and of normal numbers: the bits of an f32 after
+/// zero's code, which would be the bits of half the smallest normal number.
+static Value countNormalUnits(SequenceBuilder &b, Value magnitude,
+                              FloatFormat format, unsigned guard) {
+  Value zero = b.like(magnitude, powerOfTwo(format.minExponent() - 1));
+  Value count =
+      b.subi(arith::MaxUIOp::create(b.builder, b.loc, magnitude, zero), zero);
+  return guard ? b.shl(count, guard) : count;
+}
+
 /// Returns a code with its fraction: a magnitude whose upper bits are the
 /// format's code and whose lower `dropped + guard` bits follow the unit.
 static Value countUnits(SequenceBuilder &b, Value magnitude, FloatFormat format,
-                        unsigned guard) {
+                        unsigned guard, bool hasSubnormals) {
   int least = format.minExponent();
+  if (!hasSubnormals && least > -126)
+    return countNormalUnits(b, magnitude, format, guard);
   if (least < -64) {
     AlignedMagnitude x = alignMagnitude(b, magnitude, format);
     Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
@@ -224,7 +236,7 @@ static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
 
 Value tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
                              FloatFormat format, RoundingMode rounding,
-                             Value random) {
+                             Value random, bool hasSubnormals) {
   if (format.bias > 127) {
     Value number = b.bitcast(magnitude, b.builder.getF32Type());
     Value power = b.real(number.getType(), std::ldexp(1.0, format.bias - 127));
@@ -239,11 +251,12 @@ Value tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
     return roundAligned(b, alignMagnitude(b, magnitude, format), format);
   unsigned dropped = droppedBits(format);
   if (rounding == RoundingMode::toward_zero)
-    return b.shr(countUnits(b, magnitude, format, /*guard=*/0), dropped);
+    return b.shr(countUnits(b, magnitude, format, /*guard=*/0, hasSubnormals),
+                 dropped);
   // At least sixteen bits follow the unit, and one to round them by.
   unsigned wanted = rounding == RoundingMode::dither ? 17 : 16;
   unsigned guard = dropped < wanted ? wanted - dropped : 0;
-  return shiftByBits(b, countUnits(b, magnitude, format, guard),
+  return shiftByBits(b, countUnits(b, magnitude, format, guard, hasSubnormals),
                      dropped + guard, rounding, random);
 }
 

@@ -131,7 +131,8 @@ static Value roundToCode(SequenceBuilder &b, Value y, Value isFinite,
                   tandem::getBitsType(format));
 }
 
-static Value convertFromCode(SequenceBuilder &b, Value code, Type format) {
+Value tandem::scaled::convertFromCode(SequenceBuilder &b, Value code,
+                                      Type format) {
   Type type = withElement(code, b.builder.getF32Type());
   return DecodeFloatOp::create(b.builder, b.loc, type, code, format);
 }

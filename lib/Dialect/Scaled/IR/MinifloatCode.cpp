@@ -252,12 +252,22 @@ SmallVector<Value> MinifloatCodeAttr::encode(SequenceBuilder &b, Value y,
   }
   Value random = orientBits(b, y, inputs.random, getRounding());
   Value code =
-      tandem::roundMagnitude(b, magnitude, format, getRounding(), random);
+      tandem::roundMagnitude(b, magnitude, format, getRounding(), random,
+                             /*hasSubnormals=*/!raised);
   Value word = encodeFloat(b, y, inputs.isFinite, code, format);
   return {b.resize(word, getPlanes().front().elementType)};
 }
 
+/// Returns whether a format is f16, which targets have conversions from.
+static bool isHalf(FloatFormat format) {
+  return format.exponentBits == 5 && format.mantissaBits == 10 &&
+         format.bias == 15 && format.specials == Specials::ieee;
+}
+
 Value MinifloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
                                 Value) const {
+  Type f16 = b.builder.getF16Type();
+  if (isHalf(getFormat()))
+    return convertFromCode(b, codes[0], f16);
   return decodeFloat(b, codes[0], getFormat());
 }

@@ -27,14 +27,6 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Returns the cost of an operation, in operations of one cycle on a vector or
-/// a warp.
-static unsigned getCost(Operation *op) {
-  if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
-    return 0;
-  return isa<arith::DivFOp, math::SqrtOp>(op) ? 20 : 1;
-}
-
 namespace {
 /// The loads of bytes that a value depends on: one of a byte that a group
 /// shares, and one of the element's own.
@@ -61,6 +53,9 @@ private:
   bool isRoot(Operation *op) const;
   /// Returns the operations that lead to a value from bytes, in order.
   SmallVector<Operation *> getSlice(Operation *root) const;
+  /// Returns the cost of an operation, in operations of one cycle on a vector
+  /// or a warp.
+  unsigned getCost(Operation *op) const;
   /// Creates a lookup for a value, or returns none if computing it is cheaper.
   LookupOp tabulate(Operation *root);
 
@@ -151,6 +146,12 @@ static DenseElementsAttr evaluateSlice(ArrayRef<Operation *> slice,
                      bits.size() * sizeof(uint32_t)));
 }
 
+unsigned Tabulator::getCost(Operation *op) const {
+  if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
+    return 0;
+  return isa<arith::DivFOp, math::SqrtOp>(op) ? options.divisionCost : 1;
+}
+
 LookupOp Tabulator::tabulate(Operation *root) {
   SmallVector<Operation *> slice = getSlice(root);
   Sources from = sources.lookup(root);
@@ -194,7 +195,7 @@ struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
   using TabulateBase::TabulateBase;
 
   void runOnOperation() override {
-    TabulateOptions options{rows, lookupCost};
+    TabulateOptions options{rows, lookupCost, divisionCost};
     for (LaunchOp launch : getOperation().getLaunchOps())
       Tabulator(launch.getBodyBlock(), options, numTables).run();
   }

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements lookups in tables of 256 f32 with byte permutations. A
-// table is split into four byte planes of four registers each. The bytes that
-// 64 indices select from each plane are joined to f32 by unpacking.
+// This file implements lookups in tables of 256 f32. With AVX-512 VBMI these
+// are byte permutations: a table is split into four byte planes of four
+// registers each, and the bytes that 64 indices select from each plane are
+// joined to f32 by unpacking. Other processors load entry by entry.
 //
 //===----------------------------------------------------------------------===//
 
@@ -205,23 +206,85 @@ static Value *buildLookup(const Lookup &lookup, const BytePlanes &planes) {
   return result;
 }
 
-void tandem::selectLookups(Module &module, TargetMachine &machine) {
-  if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512vbmi"))
-    return;
+/// Returns the load that a vector of bytes is, if nothing is written to memory
+/// between it and the lookup, so that its bytes may be loaded again.
+static LoadInst *findLoad(const Lookup &lookup) {
+  auto *load = dyn_cast<LoadInst>(lookup.bytes);
+  if (!load || !load->isSimple() ||
+      load->getParent() != lookup.gather->getParent())
+    return nullptr;
+  for (Instruction *next = load->getNextNode(); next != lookup.gather;
+       next = next->getNextNode())
+    if (next->mayWriteToMemory() &&
+        !match(next, m_Intrinsic<Intrinsic::prefetch>()))
+      return nullptr;
+  return load;
+}
+
+/// Returns the index of one lane's entry. An index that is loaded by itself
+/// takes one instruction, and moving it out of a register two.
+static Value *takeIndex(IRBuilder<> &builder, const Lookup &lookup,
+                        LoadInst *load, int lane) {
+  Value *byte = load ? builder.CreateLoad(builder.getInt8Ty(),
+                                          builder.CreateConstInBoundsGEP1_32(
+                                              builder.getInt8Ty(),
+                                              load->getPointerOperand(), lane))
+                     : builder.CreateExtractElement(lookup.bytes, lane);
+  return builder.CreateZExt(byte, builder.getInt64Ty());
+}
+
+/// Loads the entries one by one. LLVM would compute their addresses in vectors
+/// of 64-bit lanes and move each of these out.
+static Value *buildLoads(const Lookup &lookup) {
+  IRBuilder<> builder(lookup.gather);
+  LoadInst *load = findLoad(lookup);
+  auto *type = cast<FixedVectorType>(lookup.gather->getType());
+  Value *row = cast<GetElementPtrInst>(lookup.gather->getArgOperand(0))
+                   ->getPointerOperand();
+  Value *result = PoisonValue::get(type);
+  for (int lane : seq(int(type->getNumElements()))) {
+    Value *index = takeIndex(builder, lookup, load, lane);
+    Value *address =
+        builder.CreateInBoundsGEP(builder.getFloatTy(), row, index);
+    Value *entry = builder.CreateLoad(builder.getFloatTy(), address);
+    result = builder.CreateInsertElement(result, entry, lane);
+  }
+  return result;
+}
+
+/// Replaces a gather, and what only it uses.
+static void replace(const Lookup &lookup, Value *entries) {
+  lookup.gather->replaceAllUsesWith(entries);
+  RecursivelyDeleteTriviallyDeadInstructions(lookup.gather);
+}
+
+static SmallVector<Lookup> findLookups(Module &module) {
   SmallVector<Lookup> lookups;
   for (Function &function : module)
     for (Instruction &instruction : instructions(function))
       if (std::optional<Lookup> lookup = matchLookup(instruction))
         lookups.push_back(*lookup);
+  return lookups;
+}
+
+static void selectPermutations(ArrayRef<Lookup> lookups) {
   DenseMap<GlobalVariable *, BytePlanes> split;
   for (const Lookup &lookup : lookups) {
     auto [found, isNew] = split.try_emplace(lookup.table);
     if (isNew)
       found->second = splitTable(*lookup.table);
-    lookup.gather->replaceAllUsesWith(buildLookup(lookup, found->second));
-    RecursivelyDeleteTriviallyDeadInstructions(lookup.gather);
+    replace(lookup, buildLookup(lookup, found->second));
   }
   for (auto [table, planes] : split)
     if (table->use_empty())
       table->eraseFromParent();
+}
+
+void tandem::selectLookups(Module &module, TargetMachine &machine) {
+  const MCSubtargetInfo &processor = *machine.getMCSubtargetInfo();
+  SmallVector<Lookup> lookups = findLookups(module);
+  if (processor.checkFeatures("+avx512vbmi"))
+    return selectPermutations(lookups);
+  for (const Lookup &lookup : lookups)
+    replace(lookup, buildLoads(lookup));
 }

@@ -21,8 +21,12 @@ using namespace mlir;
 using namespace tandem;
 
 /// The cost of a lookup by byte permutations: some 24 instructions for 64
-/// elements.
-static constexpr unsigned permutedLookupCost = 6;
+/// elements. Loading one entry after another takes 17 for 8 elements.
+static constexpr unsigned permutedLookupCost = 6, loadedLookupCost = 17;
+
+/// The cost of a quotient or a root of eight elements. It keeps its unit busy
+/// for longer, but the instructions of other operations run meanwhile.
+static constexpr unsigned overlappedDivisionCost = 6;
 
 static constexpr llvm::StringLiteral v2[] = {"cx16", "popcnt", "sahf", "sse4.2",
                                              "ssse3"};
@@ -57,7 +61,7 @@ public:
   }
 
   llvm::StringRef getTriple() const override {
-    return "x86_64-unknown-linux-gnu";
+    return "x86_64-pc-linux-gnu";
   }
 
   llvm::StringRef getLinkerEmulation() const override { return "elf_x86_64"; }
@@ -80,8 +84,13 @@ public:
     int64_t width = getWidth(processor);
     options.width = hasNarrowArithmetic(kernels) ? 2 * width : width;
     options.halfConversions = has(processor, "f16c");
-    if (has(processor, "avx512vbmi"))
-      options.lookupCost = permutedLookupCost;
+    options.lookupCost =
+        has(processor, "avx512vbmi") ? permutedLookupCost : loadedLookupCost;
+    if (!has(processor, "avx512f")) {
+      options.divisionCost = overlappedDivisionCost;
+      // Sixteen registers do not hold two blocks.
+      options.pairs = false;
+    }
   }
 
   void selectInstructions(llvm::Module &module,

@@ -61,9 +61,12 @@ RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
 /// after the format's largest number, and returns the code (i32). The code of a
 /// number beyond the largest one lies beyond that one's, except with rounding
 /// to nearest, where bits above the format's are unspecified. Ties go to the
-/// even code. `random` is an i32 in [0, 2^16) if the mode draws bits.
+/// even code. `random` is an i32 in [0, 2^16) if the mode draws bits. Without
+/// `hasSubnormals` no magnitude lies between zero and the smallest normal
+/// number, which takes fewer operations.
 Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
-                     RoundingMode rounding, Value random);
+                     RoundingMode rounding, Value random,
+                     bool hasSubnormals = true);
 
 /// Returns the f32 of a finite number's code without sign (i32). No operation
 /// has a subnormal f32, which is slow on processors, unless the number is one.

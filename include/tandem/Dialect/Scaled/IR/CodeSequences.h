@@ -66,6 +66,10 @@ Value divideInteger(tandem::SequenceBuilder &b, Value number, double divisor,
 Value encodeFloat(tandem::SequenceBuilder &b, Value y, Value isFinite,
                   Value code, tandem::FloatFormat format);
 
+/// Returns the f32 of a code of f8E4M3FN, f8E5M2 or f16, which each target
+/// converts in its own way.
+Value convertFromCode(tandem::SequenceBuilder &b, Value code, Type format);
+
 /// Returns the f32 of a float's bits, an integer of its width or a wider one.
 Value decodeFloat(tandem::SequenceBuilder &b, Value code,
                   tandem::FloatFormat format);

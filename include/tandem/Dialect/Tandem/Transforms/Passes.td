@@ -394,7 +394,9 @@ def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
            "Whether a byte that a group shares may select a table's row">,
     // Two ports execute some 20 operations in the time of a gather of 16.
     Option<"lookupCost", "lookup-cost", "unsigned", "20",
-           "The operations on a vector or a warp that take as long as a lookup">];
+           "The operations on a vector or a warp that take as long as a lookup">,
+    Option<"divisionCost", "division-cost", "unsigned", "20",
+           "The operations that take as long as a quotient or a root">];
   let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }
