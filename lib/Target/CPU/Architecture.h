@@ -32,7 +32,7 @@ struct InstructionSet {
   llvm::ArrayRef<llvm::StringLiteral> features;
 };
 
-/// What code for CPUs needs to know of an architecture.
+/// Describes an architecture to the code generator for CPUs.
 class Architecture {
 public:
   virtual ~Architecture() = default;
