@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ParallelStyle
 from torch.nn import functional
 
+from tandem.torch._dynamo import uncompiled
 from tandem.torch.distributed import _collectives
 from tandem.torch.distributed._codec import codec
 from tandem.torch.nn import _modules, functional as F
@@ -189,7 +190,7 @@ class _Style(ParallelStyle):
                                                                   run_check=False)
 
 
-@torch.compiler.disable
+@uncompiled
 def _run(style: _Style, module: torch.nn.Module, mesh: DeviceMesh,
          x: torch.Tensor) -> torch.Tensor:
     return style._forward(module, mesh, x)

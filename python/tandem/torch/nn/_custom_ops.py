@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from tandem._plane import RoleKind
 from tandem.torch import _executor
+from tandem.torch._dynamo import constant
 from tandem.torch._versions import zeroed
 from tandem.torch.nn._layer import HOLDERS, Pass, compiled
 from tandem.torch.nn._stored import StoredTensor, rows_of
@@ -58,7 +59,7 @@ def _(key, names, tensors, rows, columns, hypers):
 #===------------------------------------------------------------------------===#
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
               vector_dtype: torch.dtype, device: torch.device) -> tuple:
     """Returns a key and the names of planes: those that the forward pass writes, those of them

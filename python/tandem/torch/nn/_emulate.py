@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
+from tandem.torch._dynamo import uncompiled
 from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._masks import Mask, check_options
@@ -101,7 +102,7 @@ def masked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
 class EmulatedLinear(torch.nn.Linear):
     """A :class:`torch.nn.Linear` that :func:`emulate` has masked."""
 
-    @torch.compiler.disable
+    @uncompiled
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return masked_linear(x, self.weight, self.bias, getattr(self, _NAME))
 

@@ -21,6 +21,7 @@ from tandem._convert import CPU
 from tandem._layers import check_alike, check_arrays, check_number, check_vectors
 from tandem._matrix_codes import check_kind, check_recipe
 from tandem._plane import RoleKind
+from tandem.torch._dynamo import uncompiled
 from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
 from tandem.torch.nn._history import NO_HISTORY, History, Mode, mode
@@ -34,9 +35,6 @@ Path = Sequence[str | os.PathLike]
 
 #: PyTorch's default epsilon for norms: the machine epsilon of f32, in which it computes them.
 _EPSILON = torch.finfo(torch.float32).eps
-
-#: Excludes a function from torch.compile's graphs, so that it runs eagerly.
-_uncompiled = torch.compiler.disable
 
 
 def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
@@ -87,7 +85,7 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
     return results
 
 
-@_uncompiled
+@uncompiled
 def _launch_apart(name: str, *arguments):
     """Launches a layer outside of torch.compile's graphs, after checking devices."""
     _check_devices(name, **arguments[-1])
@@ -312,7 +310,7 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
     return torch.where(ignored, -1, target).to(torch.float32)
 
 
-@_uncompiled
+@uncompiled
 def cross_entropy(
     input: torch.Tensor, target: torch.Tensor, weight: None = None,
     size_average: None = None, ignore_index: int = -100, reduce: None = None,
@@ -397,7 +395,7 @@ def _plain_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
     return _LinearFunction.apply(layer, _history(layer, state, x), x, weight, bias)
 
 
-_linear_apart = _uncompiled(linear)
+_linear_apart = uncompiled(linear)
 
 
 def _is_fp8(recipe: str, path: Path, x: torch.Tensor, weight: torch.Tensor, label: str,
@@ -417,7 +415,7 @@ def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     return _products.FP8Linear.apply(_products.Codes.of(planes, rows_of(x)), x, weight, bias)
 
 
-@_uncompiled
+@uncompiled
 def gated_linear(
     name: str, gate: torch.Tensor, up: torch.Tensor, weight: torch.Tensor,
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),

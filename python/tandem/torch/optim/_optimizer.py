@@ -17,6 +17,7 @@ from tandem._companions import MIN_8BIT_VECTOR_SIZE
 from tandem._convert import compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
+from tandem.torch._dynamo import lazy
 from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import local_of, memorize_copies
 from tandem.torch.optim import _wrappers
@@ -326,7 +327,7 @@ class Optimizer(torch.optim.Optimizer):
         if isinstance(param_group, dict):
             param_group = param_group.copy()
             self._HYPERS.fold_pairs(param_group, self.defaults)
-        super().add_param_group(param_group)
+        lazy(super().add_param_group)(param_group)
         try:
             self._runner.check_group(len(self.param_groups) - 1)
         except Exception:
@@ -385,7 +386,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Resets gradients as in torch.optim, and releases encoded gradients."""
-        super().zero_grad(set_to_none)
+        lazy(super().zero_grad)(set_to_none)
         self._gradients.release()
         self._hooks.begin_pass()
 
@@ -480,7 +481,7 @@ class Optimizer(torch.optim.Optimizer):
         hooks = self._optimizer_state_dict_post_hooks
         self._optimizer_state_dict_post_hooks = type(hooks)()
         try:
-            state_dict = super().state_dict()
+            state_dict = lazy(super().state_dict)()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
         state_dict = _checkpoint.saved(state_dict, self._groups, self._store)
@@ -539,7 +540,7 @@ class Optimizer(torch.optim.Optimizer):
         loaded = _checkpoint.prepared(state_dict, self._groups, strict, convert)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
-            super().load_state_dict(_checkpoint.sealed(loaded.state_dict))
+            lazy(super().load_state_dict)(_checkpoint.sealed(loaded.state_dict))
         finally:
             self._optimizer_load_state_dict_pre_hooks = hooks
         self._write_weights(loaded.weights)

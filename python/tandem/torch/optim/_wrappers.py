@@ -175,12 +175,11 @@ def refuse_part(kernel: Kernel) -> None:
 def _is_created_by_zero() -> bool:
     """Returns whether a ZeroRedundancyOptimizer is on the call stack. It leaves no other trace
     on the optimizer that it creates."""
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
+    module = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
     frame = sys._getframe(1)
-    while frame := frame.f_back:
+    while module and (frame := frame.f_back):
         if (frame.f_code.co_name == "_init_local_optimizer"
-                and isinstance(frame.f_locals.get("self"), ZeroRedundancyOptimizer)):
+                and isinstance(frame.f_locals.get("self"), module.ZeroRedundancyOptimizer)):
             return True
     return False
 

@@ -13,6 +13,7 @@ import torch
 from tandem import _tandem
 from tandem._messages import renamed
 from tandem._param_planes import sums_over_model
+from tandem.torch._dynamo import uncompiled
 from tandem.torch._exchange import Exchange
 from tandem.torch._shards import dtensor_class, is_dtensor, local_of, shard_of
 from tandem.torch._versions import increment_versions
@@ -127,7 +128,7 @@ class StepRunner:
     # A step
     #===--------------------------------------------------------------------===#
 
-    @torch._disable_dynamo
+    @uncompiled
     def update(self, only: torch.Tensor | None = None) -> None:
         """Takes the step of all parameters that have a gradient, or of only one of them."""
         started: list[torch.Tensor] = []
