@@ -1,5 +1,5 @@
-"""What torch.compile is told of functions, without importing torch._dynamo, which takes as long as
-PyTorch itself and which programs that compile no model do not need."""
+"""Hints for torch.compile that do not import torch._dynamo, which takes as long as PyTorch itself.
+Programs that compile no model do without it."""
 
 from __future__ import annotations
 
