@@ -97,10 +97,16 @@ cp README.md scripts/try_wheel.py "$work"
 make_environment tandem-runtime
 make_environment tandem-mlir
 
-# Check that the libraries need only glibc and libraries next to them.
+# Check that the libraries need only glibc, libgcc_s and libraries next to them, and
+# export only Tandem's names. A symbol without a version is one of Python or Tandem.
 for file in "$work"/tandem-mlir/lib/python*/site-packages/tandem/*.so; do
-  ! ldd "$file" | grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so|/site-packages/tandem/' |
-    grep . || fail "$file needs these"
+  ! ldd "$file" |
+    grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s)\.so|/site-packages/tandem/' ||
+    fail "$file needs these"
+  ! nm -D --defined-only "$file" | grep -vE ' (tandem[A-Z_]|tdm_|PyInit__tandem$)' ||
+    fail "$file exports these"
+  ! nm -D --undefined-only "$file" | grep -vE '@| w | (tdm_|_?Py)' ||
+    fail "$file needs these, which no library has"
 done
 apart tandem-mlir/bin/python try_wheel.py compiler adamw.tdm README.md
 apart tandem-runtime/bin/python try_wheel.py runtime adamw.tdm

@@ -36,15 +36,22 @@ function(add_tandem_passes name)
   add_dependencies(tandem-headers Tandem${name}PassIncGen)
 endfunction()
 
-# Declares a command-line tool linked to every Tandem library. TANDEM_TOOLS
-# lists the tools whose objects determine the exports of a static build's
-# library.
+# Declares a command-line tool linked to every Tandem library. A static build's
+# library exports no symbol of MLIR and LLVM. There it contains the main functions
+# of TANDEM_TOOLS under other names, and a tool only calls its own one.
 function(add_tandem_tool name)
   add_library(${name}_main OBJECT ${ARGN})
   llvm_update_compile_flags(${name}_main)
   add_dependencies(${name}_main tandem-headers)
-  set_property(GLOBAL APPEND PROPERTY TANDEM_TOOLS ${name})
-  add_executable(${name} $<TARGET_OBJECTS:${name}_main>)
+  if(TANDEM_STATIC_LLVM)
+    set_property(GLOBAL APPEND PROPERTY TANDEM_TOOLS ${name})
+    string(MAKE_C_IDENTIFIER "${name}_main" main)
+    target_compile_definitions(${name}_main PRIVATE TANDEM_TOOL_MAIN=${main})
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tools/CallMain.c)
+    target_compile_definitions(${name} PRIVATE TANDEM_TOOL_MAIN=${main})
+  else()
+    add_executable(${name} $<TARGET_OBJECTS:${name}_main>)
+  endif()
   target_link_libraries(${name} PRIVATE TandemCompiler)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin

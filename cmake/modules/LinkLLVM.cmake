@@ -14,7 +14,7 @@ if(NOT TANDEM_STATIC_LLVM)
   function(link_llvm name)
     target_link_libraries(${name} PUBLIC MLIR LLVM PRIVATE lldELF)
   endfunction()
-  function(export_what_tools_use name)
+  function(export_c_api name)
   endfunction()
   return()
 endif()
@@ -106,31 +106,21 @@ file(CONFIGURE OUTPUT ${TANDEM_OTHER_TARGETS} CONTENT "${text}" @ONLY)
 
 function(link_llvm name)
   target_sources(${name} PRIVATE ${TANDEM_OTHER_TARGETS}
-    ${PROJECT_SOURCE_DIR}/lib/Support/OlderGlibc.c
     ${PROJECT_SOURCE_DIR}/lib/Target/CPU/NoBitcode.cpp)
   llvm_update_compile_flags(${name})
   target_link_libraries(${name} PRIVATE ${TANDEM_MLIR_LIBS} lldELF tandem_llvm)
 endfunction()
 
-# Exports only the C API, and the MLIR and LLVM symbols that the tools' objects
-# use, from a library.
-function(export_what_tools_use name)
+# Exports only the C API from a library, which also contains the tools' main
+# functions, and binds its calls to its own functions: another library in the
+# process may export an LLVM or a Tandem of its own.
+function(export_c_api name)
   get_property(tools GLOBAL PROPERTY TANDEM_TOOLS)
-  set(objects)
   foreach(tool ${tools})
-    list(APPEND objects $<TARGET_OBJECTS:${tool}_main>)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${tool}_main>)
   endforeach()
-  set(output ${CMAKE_BINARY_DIR}/${name})
-  add_custom_command(OUTPUT ${output}.map ${output}.ld
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DNM=${CMAKE_NM}
-      "-DOBJECTS=${objects}"
-      -P ${PROJECT_SOURCE_DIR}/cmake/modules/WriteSymbolMap.cmake
-    DEPENDS ${objects} ${PROJECT_SOURCE_DIR}/cmake/modules/WriteSymbolMap.cmake
-    VERBATIM)
-  add_custom_target(${name}Map DEPENDS ${output}.map ${output}.ld)
-  add_dependencies(${name} ${name}Map)
-  set_property(TARGET ${name} APPEND PROPERTY
-    LINK_DEPENDS ${output}.map ${output}.ld)
+  set(map ${PROJECT_SOURCE_DIR}/lib/CAPI/Tandem.map)
+  set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${map})
   target_link_options(${name} PRIVATE
-    ${output}.ld LINKER:--version-script=${output}.map)
+    LINKER:-Bsymbolic LINKER:--version-script=${map})
 endfunction()

@@ -18,7 +18,7 @@
 #include "tandem/Support/ToolMain.h"
 #include "tandem/Support/ToolVersion.h"
 
-int main(int argc, char **argv) {
+TANDEM_MAIN(int argc, char **argv) {
   tandem::setToolVersion();
   mlir::DialectRegistry registry;
   tandem::registerAllDialects(registry);

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Support/ToolMain.h"
 #include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
@@ -170,7 +171,7 @@ static llvm::Error runTool(const Options &options) {
   return run(**kernel, *runOptions, llvm::outs());
 }
 
-int main(int argc, char **argv) {
+TANDEM_MAIN(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::ResetCommandLineParser();
   tandem::setToolVersion();

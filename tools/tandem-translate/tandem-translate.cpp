@@ -17,7 +17,7 @@
 #include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Translations.h"
 
-int main(int argc, char **argv) {
+TANDEM_MAIN(int argc, char **argv) {
   tandem::setToolVersion();
   tandem::registerTargetTranslations();
   tandem::registerInterpretTranslation();

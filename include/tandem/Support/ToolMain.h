@@ -17,6 +17,14 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/LogicalResult.h"
 
+/// Begins the declaration of a tool's main function. A static build defines
+/// TANDEM_TOOL_MAIN as the function's name in libTandem, which exports it.
+#ifdef TANDEM_TOOL_MAIN
+#define TANDEM_MAIN extern "C" int TANDEM_TOOL_MAIN
+#else
+#define TANDEM_MAIN int main
+#endif
+
 namespace tandem {
 
 /// Calls the main function of a tool with an option `-o FILE`, and returns the

@@ -311,6 +311,105 @@ def test_the_environment_imports_the_build(tmp_path):
 
 
 #===----------------------------------------------------------------------===#
+# Libraries for an older glibc
+#===----------------------------------------------------------------------===#
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(Older C CXX)
+list(APPEND CMAKE_MODULE_PATH {modules})
+include(LinkStandardLibrary)
+add_library(older SHARED older.cpp)
+"""
+#: Calls functions that glibc has added, changed or moved after version 2.27.
+SOURCE = r"""
+#include <cmath>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+static thread_local int calls;
+
+static void raise() {
+  ++calls;
+  throw std::runtime_error("raised");
+}
+
+/// Returns the number of a check that fails, and otherwise 0.
+extern "C" int check(double two, int file) {
+  struct stat byName, byFile;
+  if (stat("older.cpp", &byName) || fstat(file, &byFile) || byName.st_ino != byFile.st_ino)
+    return 1;
+  if (lstat("link", &byFile) || !S_ISLNK(byFile.st_mode))
+    return 2;
+  if (stat("absent", &byName) != -1 || errno != ENOENT)
+    return 3;
+  int copy = fcntl(file, F_DUPFD, file + 10);
+  if (copy < file + 10 || close(copy))
+    return 4;
+  if (arc4random() == arc4random() && arc4random() == arc4random())
+    return 5;
+  auto text = std::make_shared<std::string>();
+  std::thread([text] {
+    try {
+      raise();
+    } catch (const std::exception &error) {
+      *text = error.what();
+    }
+  }).join();
+  if (*text != "raised" || calls)
+    return 6;
+  if (!dlsym(RTLD_DEFAULT, "malloc") || mallinfo2().arena + mallinfo2().hblkhd == 0)
+    return 7;
+  return std::pow(two, 3.0) == 8 && std::log2(two) == 1 && std::exp(two - 2) == 1 ? 0 : 8;
+}
+"""
+
+
+def link_older(folder, source):
+    """Builds a library as static builds do; returns its path and what the build printed."""
+    (folder / "CMakeLists.txt").write_text(PROJECT.format(modules=ROOT / "cmake/modules"))
+    (folder / "older.cpp").write_text(source)
+    made = subprocess.run(["cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build"],
+                          capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    made = subprocess.run(["ninja", "-C", folder / "build"], capture_output=True, text=True,
+                          timeout=120)
+    return folder / "build/libolder.so", made.stdout
+
+
+def test_libraries_run_on_an_older_glibc(tmp_path):
+    library, said = link_older(tmp_path, SOURCE)
+    assert library.exists(), said
+    symbols = subprocess.run(["readelf", "--dyn-syms", "-W", library], capture_output=True,
+                             text=True, check=True).stdout
+    versions = {tuple(map(int, version.split(".")))
+                for version in re.findall(r"@GLIBC_([\d.]+)", symbols)}
+    assert (2, 2, 5) <= max(versions) <= (2, 27)
+    assert set(needed(library)) - {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"} <= {
+        "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0"}
+    (tmp_path / "link").symlink_to("nowhere")
+    program = ("import ctypes, sys; check = ctypes.CDLL(sys.argv[1]).check\n"
+               "check.argtypes = [ctypes.c_double, ctypes.c_int]\n"
+               "with open('older.cpp') as file: sys.exit(check(2, file.fileno()))")
+    assert subprocess.run([sys.executable, "-c", program, library], cwd=tmp_path,
+                          timeout=60).returncode == 0
+
+
+def test_newer_functions_of_glibc_are_undefined(tmp_path):
+    library, said = link_older(tmp_path, """#include <unistd.h>
+extern "C" void check() { closefrom(3); }
+""")
+    assert "undefined reference to `closefrom'" in said and not library.exists()
+
+
+#===----------------------------------------------------------------------===#
 # Trying wheels
 #===----------------------------------------------------------------------===#
 
