@@ -4,16 +4,18 @@
 # Installs the wheels that scripts/wheel.sh has put in FOLDER (build/wheels) in new
 # environments, and runs the README's examples and steps of JAX there while LLVM is
 # hidden: first with tandem-mlir, and then with only tandem-runtime, which runs a
-# package and reports that the compiler is missing. PATH is the interpreter, .venv's by
-# default, whose NumPy, PyTorch and JAX the environments use. Examples whose package it
-# lacks are skipped, and the output says so.
+# package and reports that the compiler is missing. Tandem also works in one process
+# with Triton and llvmlite, which pip downloads, PyTorch and JAX. PATH is the interpreter,
+# .venv's by default, whose NumPy, PyTorch and JAX the environments use. What it lacks is
+# left out, and the output says so.
 #
-# With ROOT, everything runs in that root of a Debian without LLVM, a compiler or the
+# With ROOT, everything runs in that root of a system without LLVM, a compiler or the
 # C++ library's headers, with its Python, which must have PATH's version:
 #
 #   debootstrap --variant=minbase --include=python3,python3-venv bookworm ROOT
 #
-# Requires root, for a private mount namespace, which leaves nothing mounted.
+# Where the system's Python is older, ROOT/usr/bin/python3 may be a relative link to one
+# that was compiled there. Requires root, for a private mount namespace, which leaves nothing mounted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -46,6 +48,7 @@ if [[ $root ]]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+python_here=$python
 packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 # apart COMMAND...: runs it in the folder `work` without access to LLVM's libraries and
@@ -86,16 +89,20 @@ make_environment() {
   apart "$python" -m venv "$1"
   apart "$1/bin/python" -m pip install -q --disable-pip-version-check --no-index \
     --find-links wheels "$1"
-  echo "$others" >"$(echo "$work/$1"/lib/python*/site-packages)/others.pth"
+  printf '%s\n' "$others" "$at/neighbours" \
+    >"$(echo "$work/$1"/lib/python*/site-packages)/others.pth"
   apart "$1/bin/python" -c 'import sys, tandem
 assert tandem.__file__.startswith(sys.prefix), tandem.__file__' || fail "this is another Tandem"
 }
 
 mkdir "$work/wheels"
 cp "$folder"/tandem_*.whl "$work/wheels"
-cp README.md scripts/try_wheel.py "$work"
+cp README.md scripts/try_wheel.py scripts/try_neighbours.py "$work"
 make_environment tandem-runtime
 make_environment tandem-mlir
+"$python_here" -m pip install -q --disable-pip-version-check --no-deps \
+  --target "$work/neighbours" -r python/requirements-neighbours.txt ||
+  echo "try-wheel.sh: pip finds no Triton or llvmlite, which are left out" >&2
 
 # Check that the libraries need only glibc, libgcc_s and libraries next to them, and
 # export only Tandem's names. A symbol without a version is one of Python or Tandem.
@@ -110,4 +117,5 @@ for file in "$work"/tandem-mlir/lib/python*/site-packages/tandem/*.so; do
 done
 apart tandem-mlir/bin/python try_wheel.py compiler adamw.tdm README.md
 apart tandem-runtime/bin/python try_wheel.py runtime adamw.tdm
+apart tandem-mlir/bin/python try_neighbours.py
 echo "the wheels of $folder work without LLVM${root:+ in $root}"
