@@ -184,6 +184,21 @@ def test_the_extension_does_not_need_the_compiler():
     assert not [name for name in names if re.match("lib(Tandem|MLIR|LLVM)", name)]
 
 
+def exported(library):
+    """Returns the names that a library gives to others."""
+    shown = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library],
+                           capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in shown.splitlines()}
+
+
+def test_extensions_export_only_their_functions():
+    """Names of the C++ library and of nanobind would be those of other extensions."""
+    assert exported(_tandem.__file__) == {"PyInit__tandem"}
+    jax = Path(_tandem.__file__).with_name("libtandem_jax.so")
+    assert not jax.exists() or {name[:11] for name in exported(jax)} == {"tandem_jax_"}
+    assert {name[:4] for name in exported(BUILD / "runtime/libtandem_runtime.so")} == {"tdm_"}
+
+
 #: Loads a package, runs it, and then uses the compiler.
 PROGRAM = """
 import sys, tandem
