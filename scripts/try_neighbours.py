@@ -1,7 +1,7 @@
 """Tries an installed wheel beside packages that have an LLVM or a nanobind of their own, in one
 process with each and with all, for scripts/try-wheel.sh: try_neighbours.py.
 
-Tandem is used before and after the others, and each of them twice. Python loads extensions with
+Tandem is used before, between and after the others, and each of them twice. Python loads extensions with
 RTLD_LOCAL, and then with RTLD_GLOBAL, where libraries see each other's symbols. A package that is not
 installed is left out. try_neighbours.py FLAGS PACKAGE... tries one order.
 """
@@ -88,16 +88,18 @@ def use(flags: str, *names: str) -> None:
 def try_neighbours() -> None:
     names = ("triton", "llvmlite", "jax", "torch")
     neighbours = [name for name in names if importlib.util.find_spec(name)]
+    for name in names:
+        if name not in neighbours:
+            print(f"neighbours: without {name}, which is left out")
     groups = [[name] for name in neighbours] + [neighbours]
     for group, flags in itertools.product(groups, ("LOCAL", "GLOBAL")):
-        for order in (["tandem", *group], [*group, "tandem"]):
+        for place in range(len(group) + 1):
+            order = [*group[:place], "tandem", *group[place:]]
             result = subprocess.run([sys.executable, __file__, flags, *order],
                                     capture_output=True, text=True, timeout=300)
             assert result.returncode == 0, (
                 f"{', '.join(order)} with RTLD_{flags}: {result.returncode}\n{result.stderr}")
-    for name in set(names) - set(neighbours):
-        print(f"neighbours: without {name}, which is left out")
-    print(f"neighbours: works in any order with {', '.join(neighbours)}")
+    print(f"neighbours: works before and after {', '.join(neighbours) or 'nothing'}")
 
 
 if __name__ == "__main__":
