@@ -152,9 +152,9 @@ library.with_name(library.name + ".xz").write_bytes(packed)
 library.unlink()' "$folder/lib/libTandem.so"
 }
 
-# Checks that the binaries need only glibc, libgcc_s and libraries in the folder.
+# Checks that the binaries need only glibc and libraries in the folder.
 check_needs() {
-  local allowed='^(ld-linux-[a-z0-9-]+|lib(c|m|dl|rt|pthread|gcc_s))\.so\.[0-9]+$'
+  local allowed='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread))\.so\.[0-9]+$'
   local file name
   for file in "$folder"/bin/* "$folder"/lib/*.so* "$folder"/python/tandem/*.so; do
     for name in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do

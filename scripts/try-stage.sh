@@ -63,7 +63,7 @@ title "unpacking"
 
 title "libraries"
 for file in /stage/bin/* /stage/lib/*.so /stage/python/tandem/*.so; do
-  ! ldd "$file" 2>&1 | grep -E 'not found|libstdc' ||
+  ! ldd "$file" 2>&1 | grep -E 'not found|libstdc|libgcc' ||
     { echo "$file needs them"; exit 1; }
 done
 

@@ -43,6 +43,7 @@ make_whole() {
   rm -rf "$build/$folder"
   "$python" -m pip wheel -q --disable-pip-version-check --no-deps . \
     --config-settings=cmake.define.TANDEM_XLA_INCLUDE_DIR="$xla" \
+    --config-settings=cmake.define.TANDEM_GLIBC=2.27 \
     -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
     tail -n 30 "$build/$folder.log" >&2
     echo "wheel.sh: $python made no wheel, see $build/$folder.log" >&2

@@ -12,8 +12,6 @@
 # one is an undefined symbol, which is an error except in a module, since Python's
 # functions are undefined there. Programs are linked as usual: an older glibc would
 # not call the constructors of a program that is compiled for a newer one.
-set(TANDEM_GLIBC 2.27 CACHE STRING
-  "The oldest glibc on which the libraries of a static build run")
 set(TANDEM_GLIBC_STUBS ${CMAKE_BINARY_DIR}/glibc-${TANDEM_GLIBC})
 set(TANDEM_OLDER_GLIBC_SOURCE
   ${CMAKE_CURRENT_LIST_DIR}/../../lib/Support/OlderGlibc.c)
@@ -25,7 +23,7 @@ function(find_system_library name result)
     COMMAND_ERROR_IS_FATAL ANY)
   if(NOT IS_ABSOLUTE "${path}")
     message(FATAL_ERROR "${CMAKE_C_COMPILER} finds no ${name}; a build with "
-      "TANDEM_STATIC_LLVM needs a GCC with glibc and a shared libgcc")
+      "TANDEM_GLIBC needs a GCC with glibc and a shared libgcc")
   endif()
   set(${result} ${path} PARENT_SCOPE)
 endfunction()
@@ -38,6 +36,7 @@ function(list_symbols library result changed)
     OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "[^\n]+ [TtWVDBRi] [^\n]+@(GLIBC|GCC)_[0-9.]+" lines
     "${text}")
+  set(names)
   foreach(line ${lines})
     string(REGEX MATCH
       "([0-9a-f]+) (.) ([^@]+)@+((GLIBC|GCC)_([0-9.]+))$" line "${line}")
@@ -53,6 +52,8 @@ function(list_symbols library result changed)
     endif()
   endforeach()
   list(REMOVE_DUPLICATES names)
+  set(same)
+  set(both)
   foreach(name ${names})
     if(newer_${name})
       list(APPEND both ${symbol_${name}})
@@ -66,6 +67,8 @@ endfunction()
 
 # Writes TANDEM_GLIBC_STUBS/FILE, a library that has symbols and no code.
 function(write_stub file soname)
+  set(code)
+  set(versions)
   set(number 0)
   foreach(symbol ${ARGN})
     set(type function)
