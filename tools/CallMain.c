@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a tool whose main function is in libTandem, under the name
-// TANDEM_TOOL_MAIN.
+// This file implements a tool whose main function is in libTandem, under the
+// name TANDEM_TOOL_MAIN.
 //
 //===----------------------------------------------------------------------===//
 

@@ -49,6 +49,25 @@ int fcntl64(int file, int command, ...) {
 }
 
 //===----------------------------------------------------------------------===//
+// Numbers in text: what glibc 2.38's headers call in place of strtol and others
+//===----------------------------------------------------------------------===//
+
+/// Defines a function that reads what its predecessor reads, which is all but
+/// the binary numbers of C23. The predecessor is named by its symbol, since a
+/// header would redirect its name too.
+#define TANDEM_READ_NUMBER(type, name)                                         \
+  type older_##name(const char *text, char **end, int base) __asm__(#name)     \
+      __attribute__((visibility("default")));                                  \
+  type __isoc23_##name(const char *text, char **end, int base) {               \
+    return older_##name(text, end, base);                                      \
+  }
+
+TANDEM_READ_NUMBER(long, strtol)
+TANDEM_READ_NUMBER(long long, strtoll)
+TANDEM_READ_NUMBER(unsigned long, strtoul)
+TANDEM_READ_NUMBER(unsigned long long, strtoull)
+
+//===----------------------------------------------------------------------===//
 // Properties of files: inline functions of headers before glibc 2.33
 //===----------------------------------------------------------------------===//
 
@@ -87,11 +106,15 @@ int fstat64(int file, struct stat *result) __attribute__((alias("fstat")));
 struct mallinfo2 mallinfo2(void) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   struct mallinfo info = mallinfo();
-  struct mallinfo2 result = {
-      .arena = (unsigned)info.arena,       .ordblks = (unsigned)info.ordblks,
-      .smblks = (unsigned)info.smblks,     .hblks = (unsigned)info.hblks,
-      .hblkhd = (unsigned)info.hblkhd,     .usmblks = (unsigned)info.usmblks,
-      .fsmblks = (unsigned)info.fsmblks,   .uordblks = (unsigned)info.uordblks,
-      .fordblks = (unsigned)info.fordblks, .keepcost = (unsigned)info.keepcost};
+  struct mallinfo2 result = {.arena = (unsigned)info.arena,
+                             .ordblks = (unsigned)info.ordblks,
+                             .smblks = (unsigned)info.smblks,
+                             .hblks = (unsigned)info.hblks,
+                             .hblkhd = (unsigned)info.hblkhd,
+                             .usmblks = (unsigned)info.usmblks,
+                             .fsmblks = (unsigned)info.fsmblks,
+                             .uordblks = (unsigned)info.uordblks,
+                             .fordblks = (unsigned)info.fordblks,
+                             .keepcost = (unsigned)info.keepcost};
   return result;
 }

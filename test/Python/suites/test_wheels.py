@@ -349,6 +349,9 @@ SOURCE = r"""
 #include <thread>
 #include <unistd.h>
 
+/// glibc 2.38's headers call it in place of strtol.
+extern "C" long __isoc23_strtol(const char *, char **, int);
+
 static thread_local int calls;
 
 static void raise() {
@@ -382,7 +385,9 @@ extern "C" int check(double two, int file) {
     return 6;
   if (!dlsym(RTLD_DEFAULT, "malloc") || mallinfo2().arena + mallinfo2().hblkhd == 0)
     return 7;
-  return std::pow(two, 3.0) == 8 && std::log2(two) == 1 && std::exp(two - 2) == 1 ? 0 : 8;
+  if (__isoc23_strtol("-0x10", nullptr, 0) != -16)
+    return 8;
+  return std::pow(two, 3.0) == 8 && std::log2(two) == 1 && std::exp(two - 2) == 1 ? 0 : 9;
 }
 """
 
