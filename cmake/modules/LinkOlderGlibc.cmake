@@ -12,9 +12,12 @@
 # one is an undefined symbol, which is an error except in a module, since Python's
 # functions are undefined there. Programs are linked as usual: an older glibc would
 # not call the constructors of a program that is compiled for a newer one.
-set(TANDEM_GLIBC_STUBS ${CMAKE_BINARY_DIR}/glibc-${TANDEM_GLIBC})
 set(TANDEM_OLDER_GLIBC_SOURCE
   ${CMAKE_CURRENT_LIST_DIR}/../../lib/Support/OlderGlibc.c)
+# The folder's name changes with the source, so that libraries are linked again.
+file(SHA1 ${TANDEM_OLDER_GLIBC_SOURCE} hash)
+string(SUBSTRING ${hash} 0 8 hash)
+set(TANDEM_GLIBC_STUBS ${CMAKE_BINARY_DIR}/glibc-${TANDEM_GLIBC}-${hash})
 
 # Finds a library of the system as the compiler does when it links.
 function(find_system_library name result)

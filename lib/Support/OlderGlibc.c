@@ -14,12 +14,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #pragma GCC visibility push(hidden)
@@ -30,12 +32,15 @@ struct stat;
 /// references with atomic operations. glibc 2.32 knows better.
 char __libc_single_threaded = 0;
 
-/// Returns random bits of the system. It takes four bytes at once, which no
-/// signal interrupts.
+/// Returns random bits of the system, or of the clock where a sandbox forbids
+/// them: names of temporary files need not be secret.
 uint32_t arc4random(void) {
   uint32_t word = 0;
-  while (getrandom(&word, sizeof(word), 0) != sizeof(word))
-    ;
+  while (getrandom(&word, sizeof(word), 0) != sizeof(word)) {
+    struct timespec now = {0, 0};
+    if (errno != EINTR && !clock_gettime(CLOCK_MONOTONIC, &now))
+      return (uint32_t)now.tv_nsec * 2654435761u ^ (uint32_t)getpid();
+  }
   return word;
 }
 
