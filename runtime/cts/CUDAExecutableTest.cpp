@@ -13,6 +13,7 @@
 
 #include "FakeCUDA.h"
 #include "TestDevice.h"
+#include "TestISA.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -206,7 +207,8 @@ TEST_F(StandInCode, Arguments) {
   fake.info.desc = &desc;
   expectFailure(tdm_kernel_load(cpu, &fake.info, &kernel), TDM_UNAVAILABLE,
                 "kernel 'count': no image runs on cpu; there is one for sm_80; "
-                "compile it for x86-64, which every x86-64 processor runs");
+                "compile it for " +
+                    std::string(advisedISA));
 }
 
 //===----------------------------------------------------------------------===//

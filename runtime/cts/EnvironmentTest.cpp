@@ -13,32 +13,59 @@
 
 #include "TestKernels.h"
 
-#if defined(__SSE2__) || defined(_M_X64)
+#if defined(__SSE2__) || defined(_M_X64) || defined(__aarch64__)
 
 #include <algorithm>
+
+#ifdef __aarch64__
+
+/// The control word FPCR: flush to zero, default NaNs, and round up.
+static constexpr unsigned strange = 1 << 24 | 1 << 25 | 1 << 22;
+static constexpr unsigned neutral = 0;
+
+static unsigned getControl() {
+  uint64_t control;
+  __asm__ __volatile__("mrs %0, fpcr" : "=r"(control));
+  return static_cast<unsigned>(control);
+}
+
+static void setControl(unsigned control) {
+  __asm__ __volatile__("msr fpcr, %0" : : "r"(uint64_t(control)) : "memory");
+}
+
+#else
+
 #include <xmmintrin.h>
+
+/// The control word MXCSR: flush to zero, denormals are zero, round up, and the
+/// inexact flag.
+static constexpr unsigned strange = 0x8000 | 0x0040 | 0x4000 | 0x1F80 | 0x20;
+static constexpr unsigned neutral = 0x1F80;
+
+static unsigned getControl() { return _mm_getcsr(); }
+
+static void setControl(unsigned control) { _mm_setcsr(control); }
+
+#endif
 
 using namespace tandem::cts;
 
 namespace {
 /// Sets the control word and restores the caller's.
 struct WithControl {
-  explicit WithControl(unsigned control) : saved(_mm_getcsr()) {
-    _mm_setcsr(control);
+  explicit WithControl(unsigned control) : saved(getControl()) {
+    setControl(control);
   }
-  ~WithControl() { _mm_setcsr(saved); }
+  ~WithControl() { setControl(saved); }
   unsigned saved;
 };
 } // namespace
 
-/// The control word: flush to zero, denormals are zero, round up, and the
-/// inexact flag.
-static constexpr unsigned strange = 0x8000 | 0x0040 | 0x4000 | 0x1F80 | 0x20;
 static unsigned prologueControl;
 
 static void controlPrologue(const double *, const int64_t *, uint32_t *,
                             int64_t) {
-  prologueControl = _mm_getcsr();
+  prologueControl = getControl();
 }
 
 /// Stores the control word of the thread that ran the element.
@@ -47,7 +74,7 @@ static void controlEntry(const void *tensors, const void *chunks,
                          int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     uint32_t *control = Record(tensors, chunk.tensor, 1).plane<uint32_t>(0);
-    std::fill(control + chunk.begin, control + chunk.end, _mm_getcsr());
+    std::fill(control + chunk.begin, control + chunk.end, getControl());
   });
 }
 
@@ -71,12 +98,12 @@ TEST(Environment, CallersControlIsNeutralizedAndRestored) {
     {
       WithControl with(strange);
       status = tdm_plan_launch(plan, nullptr, nullptr, 1, threads, nullptr);
-      after = _mm_getcsr();
+      after = getControl();
     }
     EXPECT_EQ(status, TDM_OK) << tdm_last_error();
     EXPECT_EQ(after, strange);
-    EXPECT_EQ(prologueControl, 0x1F80u);
-    EXPECT_EQ(control, std::vector<uint32_t>(control.size(), 0x1F80));
+    EXPECT_EQ(prologueControl, neutral);
+    EXPECT_EQ(control, std::vector<uint32_t>(control.size(), neutral));
   }
 }
 

@@ -14,6 +14,7 @@
 #define TANDEM_RUNTIME_CTS_TESTPACKAGES_H
 
 #include "Package_generated.h"
+#include "TestISA.h"
 #include "tandem-runtime/tandem_package.h"
 
 #include <string>
@@ -34,7 +35,7 @@ enum : uint8_t { packedPTX, packedCubin, packedLibrary, packedByName };
 
 /// Adds an image for an instruction set, with the right hash.
 void addImage(package::PackageT &package, const std::string &data,
-              const std::string &target = "x86-64");
+              const std::string &target = thisISA);
 
 /// Returns the bytes of a FlatBuffer of \p package.
 std::string pack(const package::PackageT &package);

@@ -16,6 +16,8 @@
 
 #if defined(__SSE__) || defined(_M_X64)
 #include <xmmintrin.h>
+#elif defined(__aarch64__)
+#include <cstdint>
 #endif
 
 namespace tandem::runtime {
@@ -35,6 +37,31 @@ public:
 private:
   static constexpr unsigned allMasked = 0x1F80;
   unsigned saved;
+};
+
+#elif defined(__aarch64__)
+
+/// The same on AArch64: round to nearest, no flushing to zero (FZ, FZ16, FIZ),
+/// NaNs that keep their payload (DN), IEEE's f16 (AHP) and no traps.
+class FloatEnvironment {
+public:
+  FloatEnvironment() : control(0), status(0) {
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(control));
+    __asm__ __volatile__("mrs %0, fpsr" : "=r"(status));
+    if (control)
+      __asm__ __volatile__("msr fpcr, %0" : : "r"(uint64_t(0)) : "memory");
+  }
+  ~FloatEnvironment() {
+    if (control)
+      __asm__ __volatile__("msr fpcr, %0" : : "r"(control) : "memory");
+    __asm__ __volatile__("msr fpsr, %0" : : "r"(status) : "memory");
+  }
+  FloatEnvironment(const FloatEnvironment &) = delete;
+  FloatEnvironment &operator=(const FloatEnvironment &) = delete;
+
+private:
+  uint64_t control;
+  uint64_t status;
 };
 
 #else

@@ -14,6 +14,7 @@
 #include "HostDevice.h"
 
 #include "DeviceDriver.h"
+#include "InstructionSets.h"
 #include "Library.h"
 #include "ThreadPool.h"
 
@@ -69,9 +70,7 @@ public:
                : rankInstructionSet(image.target);
   }
 
-  const char *getAdvice() const override {
-    return "x86-64, which every x86-64 processor runs";
-  }
+  const char *getAdvice() const override { return adviseInstructionSet(); }
 
 private:
   tdm_status

@@ -20,34 +20,6 @@
 
 using namespace tandem::runtime;
 
-#ifdef __x86_64__
-static bool hasInstructionSet(int level) {
-  __builtin_cpu_init();
-  switch (level) {
-  case 1:
-    return true;
-  case 2:
-    return __builtin_cpu_supports("x86-64-v2");
-  case 3:
-    return __builtin_cpu_supports("x86-64-v3");
-  case 4:
-    return __builtin_cpu_supports("x86-64-v4");
-  }
-  return false;
-}
-#else
-static bool hasInstructionSet(int) { return false; }
-#endif
-
-int tandem::runtime::rankInstructionSet(const char *target) {
-  static const char *const names[] = {"x86-64", "x86-64-v2", "x86-64-v3",
-                                      "x86-64-v4"};
-  for (int level = 1; level <= 4; ++level)
-    if (!std::strcmp(target, names[level - 1]))
-      return hasInstructionSet(level) ? level : 0;
-  return 0;
-}
-
 #ifdef __linux__
 
 #include <dlfcn.h>

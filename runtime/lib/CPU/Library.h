@@ -18,10 +18,6 @@
 
 namespace tandem::runtime {
 
-/// Returns the rank of an instruction set among those of this processor; 0 if
-/// the processor does not have it or its name is unknown.
-int rankInstructionSet(const char *target);
-
 /// A shared library that is loaded into this process.
 class Library : public HostLibrary {
 public:
