@@ -21,10 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification")]
 
 import tandem  # noqa: E402
+import emulated  # noqa: E402
 from bits_code import llvm_version, object_cases, ptx_cases  # noqa: E402
-from bits_kernels import (Case, Unavailable, conversion_cases, graph_cases,  # noqa: E402
-                          layer_cases)
-from bits_options import option_cases, torch_cases  # noqa: E402
+from bits_kernels import (Case, Unavailable, compile_with, conversion_cases,  # noqa: E402
+                          graph_cases, layer_cases)
+from bits_options import emulated_option_cases, option_cases, torch_cases  # noqa: E402
 from common import save  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
@@ -41,6 +42,11 @@ FILES = {"bits": "bits", "ptx": "ptx_hashes", "objects": "object_hashes"}
 def cases_of(record: str) -> list[Case]:
     """Returns all cases of a record."""
     return [case for make in RECORDS[record].values() for case in make()]
+
+
+def emulated_cases() -> list[Case]:
+    """Returns the cases of bits that run with kernels for AArch64 under an emulator."""
+    return graph_cases() + layer_cases() + emulated_option_cases()
 
 
 def sample(cases: list[Case]) -> list[Case]:
@@ -158,6 +164,20 @@ def check_record(record: str, options) -> bool:
     return not faults
 
 
+def check_emulated(options) -> bool:
+    """Returns whether code for AArch64 computes the recorded bits, and prints the
+    differences."""
+    if problem := emulated.missing():
+        print(f"SKIPPED: {problem}")
+        return True
+    compile_with(emulated.compile)
+    found, _ = compute(_select(emulated_cases(), options), _progress("bits of aarch64"))
+    faults = differences(read("bits", options.results)["hashes"], found)
+    _print(faults)
+    print(f"bits of aarch64: {len(found)} entries, {len(faults)} differences")
+    return not faults
+
+
 def write_record(record: str, options) -> bool:
     """Updates the selected entries; returns false, and writes nothing, if one cannot be made."""
     cases = cases_of(record)
@@ -189,7 +209,11 @@ def main(arguments: list[str] | None = None) -> int:
                         help="only what the tests check: every graph, strategy, layer, "
                         "recipe and option at least once")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--emulate", action="store_true", help="compares the bits of kernels "
+                        "for AArch64 under qemu-user, after scripts/build.sh --target aarch64")
     options = parser.parse_args(arguments)
+    if options.emulate:
+        return int(not check_emulated(options))
     run = write_record if options.write else check_record
     return int(not all([run(record, options) for record in options.files]))
 

@@ -133,6 +133,16 @@ def option_cases() -> list[Case]:
             for option, run in OPTIONS.items() for graph in OPTION_GRAPHS
             for strategy in OPTION_STRATEGIES if _fits(option, graph)]
 
+
+#: The options whose cases call kernels on arrays, as emulated kernels can be called.
+EMULATED_OPTIONS = ("width=256", "threads=3", "key and first")
+
+
+def emulated_option_cases() -> list[Case]:
+    """Returns the cases that run with emulated kernels."""
+    return [case for case in option_cases()
+            if any(case.name.startswith(f"option {option}:") for option in EMULATED_OPTIONS)]
+
 #===------------------------------------------------------------------------===#
 # PyTorch
 #===------------------------------------------------------------------------===#

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements kernels whose code is for another architecture than this machine's. A program
-# of that architecture (runtime/cts/Launcher.cpp) launches them under qemu-user.
+# This file implements kernels whose code is for AArch64, on a machine of any architecture. A program
+# of AArch64 (runtime/cts/Launcher.cpp) launches them under qemu-user.
 #
 #===----------------------------------------------------------------------===#
 """Launches kernels for AArch64 under an emulator."""

@@ -33,7 +33,7 @@ public:
     return "aarch64-unknown-linux-gnu";
   }
 
-  llvm::StringRef getLinkerEmulation() const override { return "aarch64elf"; }
+  llvm::StringRef getLinkerEmulation() const override { return "aarch64linux"; }
 
   llvm::ArrayRef<InstructionSet> getInstructionSets() const override {
     return sets;
