@@ -19,7 +19,7 @@ import sys
 import time
 
 import numpy as np
-from common import LIMIT_BYTES, SIZES, UNROUNDED, seconds
+from common import LIMIT_BYTES, SHAPES, UNROUNDED, seconds
 
 HYPERS = dict(lr=1e-5, weight_decay=0.01)
 #: The eps for component formats in which 1e-8 rounds to zero, which Tandem refuses.
@@ -69,9 +69,10 @@ def typical_bits(plane, count: int) -> np.ndarray:
     return block
 
 
-def allocate(plane, elements: int) -> np.ndarray:
-    """Allocates a plane of bits. NumPy requests huge pages, so every contender has them."""
-    size = plane.entries(elements)
+def allocate(plane, columns: int, rows: int = 1) -> np.ndarray:
+    """Allocates a matrix's plane of bits. NumPy requests huge pages, so every contender has
+    them."""
+    size = plane.entries(columns, rows)
     block = typical_bits(plane, min(size, 1 << 20))
     array = np.empty(size, block.dtype)
     for first in range(0, size, block.size):
@@ -103,21 +104,20 @@ def roofline(library: str, planes, tensors):
     return lambda threads: run(threads, best)
 
 
-def compile_kernel(case: dict):
+def compile_kernel(case: dict, isa: str = "native"):
     import tandem
     if case["name"] == "unrounded":
         return tandem.compile(UNROUNDED / "adamw.mlir", "unrounded",
-                              path=[UNROUNDED])
-    return tandem.compile(case["graph"], case["strategy"])
+                              path=[UNROUNDED], isa=isa)
+    return tandem.compile(case["graph"], case["strategy"], isa=isa)
 
 
-def tandem_step(case: dict, kernel, tensors):
+def tandem_step(case: dict, kernel, tensors, shapes):
     """Returns a function (threads) that launches one step over all tensors."""
     import tandem
     plan = tandem.Plan(kernel)
-    plan.update([next(iter(arrays.values())).size for arrays in tensors],
-                [[arrays[p.name].ctypes.data for p in kernel.planes]
-                 for arrays in tensors])
+    plan.update(shapes, [[arrays[p.name].ctypes.data for p in kernel.planes]
+                         for arrays in tensors])
     given = {name: value for name, value in HYPERS.items() if name in kernel.hypers}
     given |= {name: 10 for name in kernel.integers if name == "step"}
     if case["strategy"].startswith("f16"):
@@ -203,7 +203,7 @@ def same_bits(case: dict, kernel, step_of, size: int) -> int:
     """Counts the elements for which some plane differs from Tandem's after two steps."""
     ours = {p.name: allocate(p, size) for p in kernel.planes}
     theirs = {name: array.copy() for name, array in ours.items()}
-    tandem_run, their_run = tandem_step(case, kernel, [ours]), step_of([theirs])
+    tandem_run, their_run = tandem_step(case, kernel, [ours], [size]), step_of([theirs])
     for _ in range(2):
         tandem_run(1)
         their_run(1)
@@ -237,9 +237,9 @@ def main() -> None:
     if package and not importlib.util.find_spec(package):
         print(json.dumps({"absent": f"{package} is not installed"}))
         return
-    sizes = SIZES[case["size"]]
+    shapes = SHAPES[case["size"]]
     kernel = compile_kernel(case)
-    total = sum(sizes)
+    total = sum(rows * columns for rows, columns in shapes)
     footprint = kernel.bytes_per_parameter * total
     if footprint > LIMIT_BYTES:
         print(json.dumps({"skipped": f"its planes take {footprint / 1e9:.1f} GB, "
@@ -249,13 +249,16 @@ def main() -> None:
     if case["kind"] == "eager":
         step_of = lambda tensors: eager_step(case, tensors)
         result["differing"] = same_bits(case, kernel, step_of, 1 << 16) / (1 << 16)
-    tensors = [{p.name: allocate(p, size) for p in kernel.planes} for size in sizes]
-    step = {"tandem": lambda: tandem_step(case, kernel, tensors),
+    tensors = [{p.name: allocate(p, columns, rows) for p in kernel.planes}
+               for rows, columns in shapes]
+    step = {"tandem": lambda: tandem_step(case, kernel, tensors, shapes),
             "torch": lambda: torch_step(case, tensors),
             "peer": lambda: peer_step(case, tensors),
             "eager": lambda: eager_step(case, tensors)}[case["kind"]]()
     contenders = {"step": step,
                   "roofline": roofline(case["library"], kernel.planes, tensors)}
+    for isa in case.get("isas", ()):
+        contenders[isa] = tandem_step(case, compile_kernel(case, isa), tensors, shapes)
     moved = sum(p.bytes_per_element * (p.read + p.written) for p in kernel.planes)
     result |= {"parameters": total, "bytes_moved": moved,
                "bytes_per_parameter": kernel.bytes_per_parameter,

@@ -27,20 +27,26 @@ LIMIT_BYTES = 12e9
 M = 1_000_000
 
 
-def model_sizes() -> list[int]:
-    """Returns the sizes of 400 tensors of a GPT-2 with 33 layers and width 448 (102.6 M
+def model_shapes() -> list[tuple[int, int]]:
+    """Returns the rows and columns of 400 tensors of a GPT-2 with 33 layers and width 448 (102.6 M
     parameters)."""
     d = 448
-    layer = [d, d, 3 * d * d, 3 * d, d * d, d, d, d, 4 * d * d, 4 * d, 4 * d * d, d]
-    return [50257 * d, 1024 * d] + layer * 33 + [d, d]
+    layer = [(1, d), (1, d), (3 * d, d), (1, 3 * d), (d, d), (1, d), (1, d), (1, d), (4 * d, d),
+             (1, 4 * d), (d, 4 * d), (1, d)]
+    return [(50257, d), (1024, d)] + layer * 33 + [(1, d), (1, d)]
 
 
-SIZES = {
-    "16M": [16 * M],
-    "100M/400": model_sizes(),
-    "256M": [256 * M],
-    "huge": [2**31 + 2**20],
+#: The rows and columns of each tensor.
+SHAPES = {
+    "16M": [(4000, 4000)],
+    "100M/400": model_shapes(),
+    "256M": [(16000, 16000)],
+    "huge": [(1, 2**31 + 2**20)],
 }
+
+#: What docs/Benchmarks.md says of a processor, in Linux's names.
+_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512vbmi",
+             "avx512_bf16", "amx_tile", "asimd", "sve", "sve2", "bf16", "i8mm")
 
 
 def _first_match(path: str, key: str) -> str:
@@ -51,6 +57,13 @@ def _first_match(path: str, key: str) -> str:
     except OSError:
         pass
     return "unknown"
+
+
+def cpu_features() -> list[str]:
+    """Returns those of the processor's features that kernels and their speed depend on."""
+    flags = (_first_match("/proc/cpuinfo", "flags") + " "
+             + _first_match("/proc/cpuinfo", "Features")).split()
+    return [name for name in _FEATURES if name in flags]
 
 
 def _git(*arguments: str) -> str:
@@ -70,6 +83,7 @@ def machine() -> dict:
         "cpu": _first_match("/proc/cpuinfo", "model name"),
         "cpuid": " ".join(_first_match("/proc/cpuinfo", key)
                           for key in ("cpu family", "model\t", "stepping")),
+        "features": cpu_features(),
         "cores": os.cpu_count(),
         "cache": _first_match("/proc/cpuinfo", "cache size"),
         "memory_gib": round(kib / 2**20, 1),
@@ -166,7 +180,8 @@ def machine_text(result: dict) -> str:
     """Describes the machine that a result belongs to."""
     m = result["machine"]
     dirty = (f" with {m['changed_files']} changed files" if m["changed_files"] else "")
-    return (f"{m['cpu']} (family, model, stepping {m['cpuid']}), {m['cores']} cores, "
+    features = f", with {', '.join(m['features'])}" if m.get("features") else ""
+    return (f"{m['cpu']} (family, model, stepping {m['cpuid']}{features}), {m['cores']} cores, "
             f"{m['memory_gib']} GiB, {m['date']}, commit {m['commit'][:12]}{dirty}.")
 
 

@@ -17,20 +17,22 @@ import sys
 import tempfile
 
 import tandem
-from common import HERE, SIZES, load, machine, save
+from common import HERE, SHAPES, load, machine, save
 
 #: Packages with an 8-bit AdamW for CPUs; they need not be installed.
 PEERS = ("bitsandbytes", "torchao")
+#: The instruction sets that 16M parameters are also measured with.
+ISAS = ("x86-64-v3",)
 
 
-def cases(size: str) -> list[dict]:
-    """Returns all contenders at one size; slow references run only at the smallest."""
+def cases(size: str, isas) -> list[dict]:
+    """Returns all contenders at one size; slow references and other instruction sets run only at
+    the smallest."""
     if size == "huge":
         return [dict(kind="tandem", name="bf16 sgd", graph="sgd", strategy="bf16")]
-    result = [dict(kind="tandem", name=s, graph="adamw", strategy=s)
-              for s in sorted(tandem.strategies())]
-    result.append(dict(kind="tandem", name="unrounded", graph="adamw",
-                       strategy="unrounded"))
+    ours = dict(kind="tandem", graph="adamw", isas=isas if size == "16M" else ())
+    result = [dict(ours, name=s, strategy=s) for s in sorted(tandem.strategies())]
+    result.append(dict(ours, name="unrounded", strategy="unrounded"))
     for form in ("fp32", "bf16"):
         for way in ("fused", "foreach"):
             result.append(dict(kind="torch", name=f"torch {way} {form}", torch=way,
@@ -79,7 +81,7 @@ def merge(rounds: list[dict]) -> dict:
     result["peak_gb"] = max(r["peak_gb"] for r in good)
     for count in good[0]["samples"]["step"]:
         one = {}
-        for name in ("step", "roofline"):
+        for name in good[0]["samples"]:
             values = [v for r in good for v in r["samples"][name][count]]
             one[name] = statistics.median(values)
             one[f"{name}_min"] = min(values)
@@ -109,7 +111,7 @@ def show(size: str, name: str, result: dict) -> None:
 def run_size(size: str, options, library: str) -> dict:
     """Runs all cases of a size; odd rounds run in reverse order so that drift cancels."""
     rounds = options.rounds if size == "16M" else 1
-    listed = [case for case in cases(size)
+    listed = [case for case in cases(size, options.isas)
               if not options.cases or case["name"] in options.cases]
     found = {case["name"]: [] for case in listed}
     for turn in range(rounds):
@@ -130,11 +132,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="16M parameters only")
     parser.add_argument("--huge", action="store_true",
                         help="also SGD on more than 2^31 elements")
-    parser.add_argument("--sizes", nargs="+", choices=list(SIZES),
+    parser.add_argument("--sizes", nargs="+", choices=list(SHAPES),
                         help="16M, 100M/400, 256M, huge")
     parser.add_argument("--cases", nargs="+", metavar="NAME",
                         help="measure only these, and keep what "
                         "benchmarks/results has of the others")
+    parser.add_argument("--isas", nargs="*", default=ISAS, metavar="ISA",
+                        help="instruction sets to measure beside the machine's own, with 16M "
+                        "parameters: %(default)s")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2, help="processes per case")
     parser.add_argument("--budget", type=float, default=3.0,

@@ -194,7 +194,8 @@ def models(options) -> dict[str, list[int]]:
     """Returns the models that examples/gpu_check measures, by name: one tensor that consists of
     whole blocks of 128, and the tensors of a GPT-2."""
     return {"one tensor": [max(128, options.elements // 128 * 128)],
-            "GPT-2": common.model_sizes()[-options.tensors:]}
+            "GPT-2": [rows * columns
+                      for rows, columns in common.model_shapes()[-options.tensors:]]}
 
 
 def measure(contender: Contender, sizes: list[int], options) -> dict:
