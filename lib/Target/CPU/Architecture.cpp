@@ -12,6 +12,7 @@
 
 #include "Architecture.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Support/CompilerError.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
@@ -32,6 +33,38 @@ const Architecture *tandem::findArchitecture(llvm::Triple::ArchType type) {
 const Architecture *tandem::getHostArchitecture() {
   return findArchitecture(
       llvm::Triple(llvm::sys::getProcessTriple()).getArch());
+}
+
+NamedSet tandem::findInstructionSet(llvm::StringRef name) {
+  for (const Architecture *architecture : getArchitectures())
+    for (const InstructionSet &set : architecture->getInstructionSets())
+      if (set.name == name)
+        return {architecture, &set};
+  return {};
+}
+
+llvm::Error tandem::checkRuns(llvm::StringRef name, const Architecture *machine,
+                              const llvm::StringMap<bool> &features) {
+  NamedSet found = findInstructionSet(name);
+  if (!found.set)
+    return llvm::Error::success();
+  auto fail = [&](const std::string &reason) -> llvm::Error {
+    return ErrorBuilder(TandemErrorTarget)
+           << "this machine cannot run code for '"
+           << Named{TDM_MESSAGE_TARGET, name}
+           << "': " + reason +
+                  "; leave isa out, and the code is for this machine";
+  };
+  if (found.architecture != machine)
+    return fail("it is another architecture");
+  for (const InstructionSet &set : machine->getInstructionSets()) {
+    for (llvm::StringRef feature : set.features)
+      if (!features.lookup(feature))
+        return fail(("its processor has no " + feature).str());
+    if (&set == found.set)
+      break;
+  }
+  return llvm::Error::success();
 }
 
 /// Returns whether an operation rounds the result of arithmetic to a narrow

@@ -14,10 +14,13 @@
 #ifndef TANDEM_LIB_TARGET_CPU_ARCHITECTURE_H
 #define TANDEM_LIB_TARGET_CPU_ARCHITECTURE_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Triple.h"
 
@@ -73,6 +76,20 @@ const Architecture *findArchitecture(llvm::Triple::ArchType type);
 
 /// Returns the architecture of this process, or null.
 const Architecture *getHostArchitecture();
+
+/// A named instruction set and its architecture; both are null if nothing has
+/// the name.
+struct NamedSet {
+  const Architecture *architecture = nullptr;
+  const InstructionSet *set = nullptr;
+};
+
+NamedSet findInstructionSet(llvm::StringRef name);
+
+/// Fails unless a machine with the features, in LLVM's names, can run code for
+/// an instruction set. Succeeds for names of no instruction set.
+llvm::Error checkRuns(llvm::StringRef name, const Architecture *machine,
+                      const llvm::StringMap<bool> &features);
 
 /// Returns whether kernels round the results of arithmetic to a narrow type.
 bool hasNarrowArithmetic(ModuleOp kernels);

@@ -24,25 +24,11 @@
 using namespace mlir;
 using namespace tandem;
 
-namespace {
-/// An instruction set and its architecture.
-struct NamedSet {
-  const Architecture *architecture = nullptr;
-  const InstructionSet *set = nullptr;
-};
-} // namespace
-
-static NamedSet findSet(llvm::StringRef isa) {
-  for (const Architecture *architecture : getArchitectures())
-    for (const InstructionSet &set : architecture->getInstructionSets())
-      if (set.name == isa)
-        return {architecture, &set};
-  return {};
-}
-
 std::string tandem::listISAs() { return "native, " + listPortableISAs(); }
 
-bool tandem::isPortableISA(llvm::StringRef isa) { return findSet(isa).set; }
+bool tandem::isPortableISA(llvm::StringRef isa) {
+  return findInstructionSet(isa).set;
+}
 
 std::string tandem::listPortableISAs() {
   llvm::SmallVector<llvm::StringRef> names;
@@ -50,31 +36,6 @@ std::string tandem::listPortableISAs() {
     for (const InstructionSet &set : architecture->getInstructionSets())
       names.push_back(set.name);
   return llvm::join(names, ", ");
-}
-
-/// Fails unless this machine can run code for an instruction set.
-static llvm::Error checkRuns(llvm::StringRef isa) {
-  NamedSet found = findSet(isa);
-  if (!found.set)
-    return llvm::Error::success();
-  auto fail = [&](const llvm::Twine &reason) -> llvm::Error {
-    return ErrorBuilder(TandemErrorTarget)
-           << "this machine cannot run code for '"
-           << Named{TDM_MESSAGE_TARGET, isa}
-           << "': " + reason.str() +
-                  "; leave isa out, and the code is for this machine";
-  };
-  if (found.architecture != getHostArchitecture())
-    return fail("it is another architecture");
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  for (const InstructionSet &set : found.architecture->getInstructionSets()) {
-    for (llvm::StringRef feature : set.features)
-      if (!features.lookup(feature))
-        return fail("its processor has no " + feature);
-    if (&set == found.set)
-      break;
-  }
-  return llvm::Error::success();
 }
 
 /// Returns a description of this machine, or of one with an instruction set.
@@ -88,7 +49,7 @@ findMachine(llvm::StringRef isa) {
     return llvm::createStringError("no code can be compiled for " +
                                    llvm::sys::getProcessTriple());
   }
-  NamedSet found = findSet(isa);
+  NamedSet found = findInstructionSet(isa);
   if (!found.set)
     return ErrorBuilder(TandemErrorTarget)
            << "unknown instruction set '" << Named{TDM_MESSAGE_TARGET, isa}
@@ -156,7 +117,8 @@ lower(ModuleOp module, llvm::LLVMContext &context,
 
 llvm::Expected<std::unique_ptr<CPUCode>>
 tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
-  if (llvm::Error error = checkRuns(isa))
+  if (llvm::Error error = checkRuns(isa, getHostArchitecture(),
+                                    llvm::sys::getHostCPUFeatures()))
     return error;
   auto description = describeMachine(isa);
   if (!description)
