@@ -44,7 +44,7 @@ SHAPES = {
     "huge": [(1, 2**31 + 2**20)],
 }
 
-#: What docs/Benchmarks.md says of a processor, in Linux's names.
+#: The features of processors that docs/Benchmarks.md lists, in Linux's names.
 _FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512vbmi",
              "avx512_bf16", "amx_tile", "asimd", "sve", "sve2", "bf16", "i8mm")
 

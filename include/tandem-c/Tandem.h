@@ -28,6 +28,12 @@ extern "C" {
 /// library.
 TANDEM_CAPI_EXPORTED const char *tandemGetVersion(void);
 
+/// Returns what the instruction set "native" is on this machine: the largest
+/// one with a name, and in parentheses the processor and its further features
+/// that code becomes faster with: "x86-64-v4 (znver4: avx512vbmi, gfni)". It
+/// lives as long as the library.
+TANDEM_CAPI_EXPORTED const char *tandemGetNativeISA(void);
+
 /// A compiled kernel and its code.
 typedef struct TandemKernel TandemKernel;
 

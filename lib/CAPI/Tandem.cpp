@@ -14,6 +14,7 @@
 #include "Failure.h"
 #include "Handles.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Target/CPU.h"
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 
@@ -35,6 +36,11 @@ tandem::createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel) {
 }
 
 const char *tandemGetVersion(void) { return TANDEM_VERSION; }
+
+const char *tandemGetNativeISA(void) {
+  static const std::string native = describeNativeISA();
+  return native.c_str();
+}
 
 TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   auto graph = loadGraph(orElse(options->graph, ""));

@@ -31,6 +31,7 @@
   FUNCTION(tandemGetLastErrorParts)                                            \
   FUNCTION(tandemGetLayerName)                                                 \
   FUNCTION(tandemGetLayerText)                                                 \
+  FUNCTION(tandemGetNativeISA)                                                 \
   FUNCTION(tandemGetNumGraphs)                                                 \
   FUNCTION(tandemGetNumLayers)                                                 \
   FUNCTION(tandemGetNumRecipes)                                                \

@@ -431,6 +431,7 @@ static void bindKernel(nb::module_ &m) {
                     const std::string &, const std::string &>())
       .def_prop_ro("info", &Kernel::info)
       .def_prop_ro("image", &Kernel::image)
+      .def_prop_ro("image_target", &Kernel::imageTarget)
       .def_prop_ro("tensors", &Kernel::tensors)
       .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
       .def("compile_finite_check", &Kernel::compileFiniteCheck)
@@ -508,6 +509,7 @@ static void bindFunctions(nb::module_ &m) {
 
 /// Binds the functions that list the library.
 static void bindLibrary(nb::module_ &m) {
+  m.def("native_isa", [] { return compiler().tandemGetNativeISA(); });
   m.def("graphs", [] {
     return listNames(compiler().tandemGetNumGraphs(),
                      compiler().tandemGetGraphName);

@@ -119,6 +119,14 @@ nb::object Kernel::image() const {
       nb::bytes(static_cast<const char *>(image->data), image->size));
 }
 
+std::optional<std::string> Kernel::imageTarget() {
+  if (const tdm_image *image = getImage())
+    return image->target;
+  if (const char *target = tdm_kernel_target(getRuntime(nullptr)))
+    return target;
+  return std::nullopt;
+}
+
 //===----------------------------------------------------------------------===//
 // Queries to the compiler
 //===----------------------------------------------------------------------===//

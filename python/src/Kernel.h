@@ -98,6 +98,9 @@ public:
   nanobind::list epilogues() const;
   /// Returns (kind, bytes) of the code for the target; None for the CPU.
   nanobind::object image() const;
+  /// Returns the target of the code's image: the one that the compiler made or
+  /// the runtime has chosen for the CPU. None for code that is in no image.
+  std::optional<std::string> imageTarget();
 
   /// Returns (role, storage, whether it is a second moment) for each tensor.
   nanobind::list tensors();

@@ -32,10 +32,12 @@ class Kernel:
     integers of that width, because NumPy has neither bfloat16 nor 8-bit floats.
     """
 
-    def __init__(self, native: _tandem.Kernel, strategy: str | None, target: str):
+    def __init__(self, native: _tandem.Kernel, strategy: str | None, target: str,
+                 isa: str = "native"):
         self._native = native
         self.strategy = strategy
         self.target = target
+        self._isa = isa
         #: The kernel's description except for its arrays and scalars: the fields of
         #: ``tdm_kernel_info`` and ``tdm_kernel_desc`` (tandem_package.h).
         self.info: dict[str, object] = native.info
@@ -62,6 +64,18 @@ class Kernel:
     def compute(self) -> str:
         """The compute policy: "component bf16" or "f32 f32"."""
         return self.info["compute"]
+
+    @property
+    def isa(self) -> str:
+        """The instruction set or the chip that the code is made for.
+
+        For a kernel that was compiled for this machine, as ``isa="native"`` does, this is the
+        largest instruction set with a name that the machine has, and in parentheses its processor
+        and further features that code becomes faster with: "x86-64-v4 (znver4: avx512vbmi, gfni)".
+        A loaded kernel has the one that was chosen from its package.
+        """
+        return self._native.image_target or (
+            _tandem.native_isa() if self._isa == "native" else self._isa)
 
     @property
     def bytes_per_parameter(self) -> float:
@@ -352,7 +366,7 @@ def compile(
         to_text("target", target), to_text("isa", isa), width, metrics, flags,
         to_text("function", function), [], "",
     )
-    return Kernel(native, strategy, target)
+    return Kernel(native, strategy, target, isa)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ tdm_status tandemRuntimeUseFromC(const tdm_kernel_desc *desc, void *plane) {
   planes[0] = plane;
   tensor.planes = planes;
   status = tdm_kernel_create(desc, &kernel);
+  if (status == TDM_OK && tdm_kernel_target(kernel))
+    status = TDM_INVALID_ARGUMENT; /* The code is in no image. */
   if (status == TDM_OK)
     status = tdm_plan_create(kernel, &tensor, 1, &plan);
   if (status == TDM_OK)

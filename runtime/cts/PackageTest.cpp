@@ -218,11 +218,14 @@ TEST(PackageTest, TakesTheHighestLevelThatRuns) {
   OpenPackage better(described);
   tdm_kernel *kernel = load(better);
   EXPECT_EQ(count(kernel), 2);
+  EXPECT_STREQ(tdm_kernel_target(kernel), "x86-64-v2");
   tdm_kernel_destroy(kernel);
   EXPECT_EQ(tdm_package_load(better, "count", nullptr, "x86-64", &kernel),
             TDM_OK);
   EXPECT_EQ(count(kernel), 1);
+  EXPECT_STREQ(tdm_kernel_target(kernel), "x86-64");
   tdm_kernel_destroy(kernel);
+  EXPECT_EQ(tdm_kernel_target(nullptr), nullptr);
 }
 #endif
 

@@ -537,4 +537,10 @@ tdm_status tdm_kernel_create(const tdm_kernel_desc *desc, tdm_kernel **kernel) {
   });
 }
 
+const char *tdm_kernel_target(const tdm_kernel *kernel) {
+  if (!kernel || kernel->kernel->target.empty())
+    return nullptr;
+  return kernel->kernel->target.c_str();
+}
+
 void tdm_kernel_destroy(tdm_kernel *kernel) { delete kernel; }

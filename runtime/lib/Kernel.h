@@ -119,6 +119,8 @@ struct Phase {
 /// A kernel, which is immutable after its creation.
 struct Kernel {
   std::string name;
+  /// The target of the image that the code is from; empty if there is none.
+  std::string target;
   std::vector<Plane> planes;
   std::vector<Hyper> hypers;
   std::vector<Integer> integers;

@@ -107,6 +107,7 @@ tdm_status tandem::runtime::loadKernel(const tdm_device &device,
   if (tdm_status status =
           device.device->load(*result, info, *image, result->executable))
     return status;
+  result->target = image->target;
   kernel = std::move(result);
   return TDM_OK;
 }

@@ -39,6 +39,15 @@ static void testListings(void) {
   puts("listings");
 }
 
+static void testNativeISA(void) {
+  const char *native = tandemGetNativeISA();
+  CHECK_PART(native, " (");
+  CHECK(native[strlen(native) - 1] == ')');
+  CHECK(tandemGetNativeISA() == native);
+  // CHECK: native instruction set
+  puts("native instruction set");
+}
+
 static void testDescription(TandemKernel *kernel) {
   const tdm_kernel_info *info = tandemKernelGetInfo(kernel);
   CHECK_TEXT(info->graph, "adamw");
@@ -140,6 +149,7 @@ static void testChip(void) {
 int main(void) {
   testListings();
   TandemKernel *kernel = compileFor("adamw", "fp32");
+  testNativeISA();
   testDescription(kernel);
   testStep(kernel);
   testFiniteCheck(kernel);

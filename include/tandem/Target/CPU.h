@@ -39,6 +39,12 @@ private:
 /// Returns the instruction sets that `isa` may name besides "native".
 std::string listISAs();
 
+/// Returns what "native" is on this machine: the largest instruction set with a
+/// name that it has, and in parentheses LLVM's name of its processor and the
+/// features beyond that set that code becomes faster with: "x86-64-v4 (znver4:
+/// avx512vbmi, gfni)".
+std::string describeNativeISA();
+
 /// Sets the options of the CPU pipeline that depend on the processor with an
 /// instruction set.
 void setProcessorOptions(ModuleOp kernels, llvm::StringRef isa,

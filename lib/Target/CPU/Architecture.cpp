@@ -43,6 +43,15 @@ NamedSet tandem::findInstructionSet(llvm::StringRef name) {
   return {};
 }
 
+/// Returns a feature of an instruction set that a machine lacks, or "".
+static llvm::StringRef findMissing(const InstructionSet &set,
+                                   const llvm::StringMap<bool> &features) {
+  for (llvm::StringRef feature : set.features)
+    if (!features.lookup(feature))
+      return feature;
+  return "";
+}
+
 llvm::Error tandem::checkRuns(llvm::StringRef name, const Architecture *machine,
                               const llvm::StringMap<bool> &features) {
   NamedSet found = findInstructionSet(name);
@@ -58,13 +67,31 @@ llvm::Error tandem::checkRuns(llvm::StringRef name, const Architecture *machine,
   if (found.architecture != machine)
     return fail("it is another architecture");
   for (const InstructionSet &set : machine->getInstructionSets()) {
-    for (llvm::StringRef feature : set.features)
-      if (!features.lookup(feature))
-        return fail(("its processor has no " + feature).str());
+    llvm::StringRef missing = findMissing(set, features);
+    if (!missing.empty())
+      return fail(("its processor has no " + missing).str());
     if (&set == found.set)
       break;
   }
   return llvm::Error::success();
+}
+
+std::string tandem::describeProcessor(const Architecture &machine,
+                                      llvm::StringRef processor,
+                                      const llvm::StringMap<bool> &features) {
+  llvm::StringRef largest;
+  for (const InstructionSet &set : machine.getInstructionSets()) {
+    if (!findMissing(set, features).empty())
+      break;
+    largest = set.name;
+  }
+  llvm::SmallVector<llvm::StringRef> others;
+  for (llvm::StringRef feature : machine.getOtherFeatures())
+    if (features.lookup(feature))
+      others.push_back(feature);
+  return (largest + " (" + processor + (others.empty() ? "" : ": ") +
+          llvm::join(others, ", ") + ")")
+      .str();
 }
 
 /// Returns whether an operation rounds the result of arithmetic to a narrow

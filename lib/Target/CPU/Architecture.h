@@ -51,6 +51,10 @@ public:
   /// Returns the named instruction sets, each a superset of the one before it.
   virtual llvm::ArrayRef<InstructionSet> getInstructionSets() const = 0;
 
+  /// Returns the features beyond these sets, in LLVM's names, that code for
+  /// this machine becomes faster with.
+  virtual llvm::ArrayRef<llvm::StringLiteral> getOtherFeatures() const = 0;
+
   /// Registers LLVM's code generator.
   virtual void initialize() const = 0;
 
@@ -90,6 +94,13 @@ NamedSet findInstructionSet(llvm::StringRef name);
 /// an instruction set. Succeeds for names of no instruction set.
 llvm::Error checkRuns(llvm::StringRef name, const Architecture *machine,
                       const llvm::StringMap<bool> &features);
+
+/// Returns the largest instruction set that a machine runs, and in parentheses
+/// its processor and the further features that code becomes faster with, as in
+/// "x86-64-v4 (znver4: avx512vbmi, gfni)".
+std::string describeProcessor(const Architecture &machine,
+                              llvm::StringRef processor,
+                              const llvm::StringMap<bool> &features);
 
 /// Returns whether kernels round the results of arithmetic to a narrow type.
 bool hasNarrowArithmetic(ModuleOp kernels);

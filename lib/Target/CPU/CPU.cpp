@@ -38,6 +38,13 @@ std::string tandem::listPortableISAs() {
   return llvm::join(names, ", ");
 }
 
+std::string tandem::describeNativeISA() {
+  const Architecture *host = getHostArchitecture();
+  return host ? describeProcessor(*host, llvm::sys::getHostCPUName(),
+                                  llvm::sys::getHostCPUFeatures())
+              : llvm::sys::getProcessTriple();
+}
+
 /// Returns a description of this machine, or of one with an instruction set.
 static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 findMachine(llvm::StringRef isa) {

@@ -569,6 +569,11 @@ typedef struct tdm_part_info {
   VALUE(per)                                                                   \
   FLAG(fused_with_previous)
 
+/// Returns the target of the image that \p kernel was loaded from, such as
+/// "x86-64-v3", or NULL for one from tdm_kernel_create. It lives as long as the
+/// kernel.
+TDM_API const char *tdm_kernel_target(const tdm_kernel *kernel);
+
 /// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
 TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 

@@ -96,11 +96,6 @@ def test_unknown_target(target):
     refuse_to_compile(f"unknown target '{target}'", "cpu", "sm_90", target=target)
 
 
-def test_unknown_isa():
-    refuse_to_compile("unknown instruction set 'avx9'", "native", "x86-64-v3",
-                      isa="avx9")
-
-
 @pytest.mark.parametrize("target", ("cpu", "sm_90"))
 @pytest.mark.parametrize("width", (3, 12, -1, -8, 512, 1 << 62))
 def test_width(width, target):

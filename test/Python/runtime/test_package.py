@@ -100,7 +100,25 @@ def test_every_instruction_set_gives_the_same_bits(graph, strategy, tmp_path):
     for isa in ISAS:
         require_isa("x86-64" if isa == "x86-64-v2" else isa)
         loaded = tandem.load(tmp_path / "kernel.tdm", isa=isa)
+        assert loaded.isa == isa
         assert_same(step(loaded), want, isa)
+
+
+def test_kernels_name_their_instruction_sets(tmp_path):
+    """For this machine this is the best one in a package or, without one, the best with a name,
+    and the processor."""
+    kernel = compiled("adamw", "fp32")
+    kernel.save(tmp_path / "kernel.tdm", ISAS)
+    chosen = tandem.load(tmp_path / "kernel.tdm").isa
+    assert chosen in ISAS and chosen >= ISA
+    named = re.fullmatch(r"(\S+) \(([\w-]+)(?:: ([\w.-]+(?:, [\w.-]+)*))?\)", kernel.isa)
+    assert named[1] == chosen
+    if cpu_flags():
+        vbmi = "avx512vbmi" in cpu_flags() and chosen == "x86-64-v4"
+        assert ("avx512vbmi" in (named[3] or "").split(", ")) is vbmi
+    assert tandem.compile("adamw", "fp32", isa="x86-64").isa == "x86-64"
+    assert [compiled("adamw", "fp32", target=target).isa for target in (ISA, "sm_90")] == [
+        ISA, "sm_90"]
 
 
 def test_flags_and_metrics_are_those_of_the_kernel(tmp_path):

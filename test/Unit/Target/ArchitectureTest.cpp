@@ -61,6 +61,22 @@ TEST(ArchitectureTest, RunsNoOtherArchitecture) {
   EXPECT_NE(check("x86-64", getAArch64(), {}), "");
 }
 
+TEST(ArchitectureTest, DescribesProcessors) {
+  for (const Architecture *architecture : getArchitectures())
+    for (const InstructionSet &set : architecture->getInstructionSets())
+      EXPECT_EQ(describeProcessor(*architecture, "generic",
+                                  getFeatures(*architecture, set.name)),
+                (set.name + " (generic)").str());
+  llvm::StringMap<bool> features = getFeatures(getX86(), "x86-64-v4");
+  features["avx512vbmi"] = features["gfni"] = true;
+  EXPECT_EQ(describeProcessor(getX86(), "znver4", features),
+            "x86-64-v4 (znver4: avx512vbmi, gfni)");
+  // A set counts only with all of the smaller ones.
+  features["avx2"] = false;
+  EXPECT_EQ(describeProcessor(getX86(), "odd", features),
+            "x86-64-v2 (odd: avx512vbmi, gfni)");
+}
+
 TEST(ArchitectureTest, NamesAreUnique) {
   for (const Architecture *architecture : getArchitectures())
     for (const InstructionSet &set : architecture->getInstructionSets()) {

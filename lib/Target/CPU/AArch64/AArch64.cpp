@@ -21,6 +21,8 @@ static constexpr int64_t width = 32;
 
 static constexpr llvm::StringLiteral neon[] = {"neon"};
 static constexpr InstructionSet sets[] = {{"aarch64", "generic", neon}};
+static constexpr llvm::StringLiteral others[] = {"fullfp16", "bf16", "sve",
+                                                 "sve2"};
 
 namespace {
 class AArch64 : public Architecture {
@@ -37,6 +39,10 @@ public:
 
   llvm::ArrayRef<InstructionSet> getInstructionSets() const override {
     return sets;
+  }
+
+  llvm::ArrayRef<llvm::StringLiteral> getOtherFeatures() const override {
+    return others;
   }
 
   void initialize() const override {

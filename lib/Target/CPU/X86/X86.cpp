@@ -38,6 +38,8 @@ static constexpr InstructionSet sets[] = {{"x86-64", "x86-64", {}},
                                           {"x86-64-v2", "x86-64-v2", v2},
                                           {"x86-64-v3", "x86-64-v3", v3},
                                           {"x86-64-v4", "x86-64-v4", v4}};
+static constexpr llvm::StringLiteral others[] = {
+    "avx512vbmi", "avx512vbmi2", "avx512bf16", "avx512fp16", "gfni"};
 
 static bool has(const llvm::MCSubtargetInfo &processor,
                 llvm::StringRef feature) {
@@ -68,6 +70,10 @@ public:
 
   llvm::ArrayRef<InstructionSet> getInstructionSets() const override {
     return sets;
+  }
+
+  llvm::ArrayRef<llvm::StringLiteral> getOtherFeatures() const override {
+    return others;
   }
 
   void initialize() const override {
