@@ -10,17 +10,35 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-cross=(-DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/aarch64-linux-gnu.cmake"
-  -DTANDEM_AARCH64_ROOT="$PWD/build/aarch64/root" -DCMAKE_BUILD_TYPE=Release)
+# Configures a folder of build/aarch64 once: configure NAME SOURCE [OPTION...].
+configure() {
+  [[ -f build/aarch64/$1/build.ninja ]] || cmake -G Ninja -S "$2" -B "build/aarch64/$1" \
+    -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/aarch64-linux-gnu.cmake" \
+    -DTANDEM_AARCH64_ROOT="$root" -DCMAKE_BUILD_TYPE=Release "${@:3}"
+}
 
 # The runtime by itself needs no LLVM. Sanitizers do not run under qemu-user.
 build_runtime() {
   scripts/root-aarch64.sh --runtime
-  if [[ ! -f build/aarch64/runtime/build.ninja ]]; then
-    cmake -G Ninja -S runtime -B build/aarch64/runtime "${cross[@]}"
-  fi
+  configure runtime runtime
   (($#)) || set -- tandem_runtime_cts tandem-launcher tandem-package
   ninja -C build/aarch64/runtime -j "${BUILD_JOBS:-2}" "$@"
+}
+
+# The extension is for the Python of the unpacked packages, which has the version of
+# Debian's own.
+build_whole() {
+  scripts/root-aarch64.sh
+  local version
+  version=$(basename "$root"/usr/include/python3.*)
+  configure whole . \
+    -DMLIR_DIR="$root/usr/lib/llvm-22/lib/cmake/mlir" \
+    -DTANDEM_BUILD_PYTHON=ON \
+    -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
+    -DPython_INCLUDE_DIR="$root/usr/include/$version" \
+    -DSKBUILD_SOABI="cpython-${version//[^0-9]/}-aarch64-linux-gnu" \
+    -Dnanobind_DIR="$(.venv/bin/python -m nanobind --cmake_dir)"
+  ninja -C build/aarch64/whole -j "${BUILD_JOBS:-2}" "$@"
 }
 
 if [[ ${1:-} == --target ]]; then
@@ -28,10 +46,12 @@ if [[ ${1:-} == --target ]]; then
     echo "build.sh: no target '${2:-}'; the only one is aarch64" >&2
     exit 2
   fi
+  root=$PWD/build/aarch64/root
   shift 2
-  if [[ ${1:-} == --runtime ]]; then
-    build_runtime "${@:2}"
-  fi
+  case ${1:-} in
+  --runtime) build_runtime "${@:2}" ;;
+  *) build_whole "$@" ;;
+  esac
   exit
 fi
 

@@ -10,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages=(libc6-dev libstdc++-12-dev libgtest-dev libflatbuffers-dev)
 case ${1:-} in
 --runtime) ;;
-"") packages+=(llvm-22-dev libmlir-22-dev liblld-22-dev python3 libpython3-dev) ;;
+"") packages+=(llvm-22-dev libmlir-22-dev liblld-22-dev mlir-22-tools python3
+    libpython3-dev) ;;
 *)
   echo "root-aarch64.sh: unknown option $1; give --runtime or nothing" >&2
   exit 2

@@ -21,6 +21,12 @@ esac
 
 scripts/setup.sh
 scripts/build.sh
+# Kernels for AArch64 run where its compiler and an emulator are installed.
+if [[ $mode != --quick ]] && command -v aarch64-linux-gnu-g++ >/dev/null &&
+  command -v qemu-aarch64-static >/dev/null; then
+  scripts/build.sh --target aarch64 --runtime ||
+    echo "test.sh: there is no runtime for AArch64; tests that need it are skipped"
+fi
 
 # Lists the suites with a label; suites of a quick run have the same names as in others.
 suites() {

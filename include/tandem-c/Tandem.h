@@ -59,7 +59,8 @@ typedef struct TandemCompileOptions {
   intptr_t pathLength;
   /// "cpu" (default) or an NVIDIA chip such as "sm_90".
   const char *target;
-  /// For cpu: "native" (default), "x86-64", "x86-64-v3" or "x86-64-v4".
+  /// For cpu: "native" (default), or a set of instructions that this machine
+  /// has: "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4" or "aarch64".
   const char *isa;
   /// The number of elements computed at once, a power of two; 0 lets the
   /// compiler choose.
@@ -171,8 +172,8 @@ tandemKernelCompileFiniteCheck(TandemKernel *kernel);
 /// with code for each target. A target is an instruction set ("x86-64-v3"), a
 /// chip ("sm_90", as PTX) or a chip's machine code ("cubin:sm_90", by ptxas;
 /// "cubin-O0:sm_90" without optimization). Without targets the package has code
-/// for x86-64, x86-64-v3, x86-64-v4 and the chips that the kernels were
-/// compiled for. Returns false on failure.
+/// for x86-64, x86-64-v3, x86-64-v4, aarch64 and the chips that the kernels
+/// were compiled for. Returns false on failure.
 TANDEM_CAPI_EXPORTED bool
 tandemSavePackage(const char *path, TandemKernel *const *kernels,
                   const char *const *names, intptr_t numKernels,

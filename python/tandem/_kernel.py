@@ -346,8 +346,8 @@ def compile(
             kernel, which already has storages.
         target: "cpu", or an NVIDIA chip such as "sm_90".
         path: directories that are searched for strategies first.
-        isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; results do not depend
-            on it.
+        isa: for the CPU, "native", or instructions that this machine has: "x86-64", "x86-64-v2",
+            "x86-64-v3", "x86-64-v4" or "aarch64"; results do not depend on it.
         width: the number of elements per vector step, a power of two up to 256; 0 chooses it
             automatically.
         metrics: whether each launch also measures the effective descent quality
@@ -401,8 +401,8 @@ def save(
         kernels: the kernels, which are found by their names or by the keys of a mapping.
         targets: the targets of the code: instruction sets ("x86-64-v3"), NVIDIA chips ("sm_90",
             as PTX) or their machine code ("cubin:sm_90", or "cubin-O0:sm_90" without
-            optimization, which need ptxas). By default x86-64, x86-64-v3, x86-64-v4 and the
-            chips that the kernels were compiled for. A processor runs the best one that it
+            optimization, which need ptxas). By default x86-64, x86-64-v3, x86-64-v4, aarch64
+            and the chips that the kernels were compiled for. A processor runs the best one that it
             supports.
 
     Raises:

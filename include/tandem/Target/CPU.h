@@ -64,8 +64,8 @@ void registerCPUTargets();
 LogicalResult lowerForCPU(ModuleOp kernels, llvm::StringRef isa, int64_t width);
 
 /// Compiles a module in the LLVM dialect for this process, for an instruction
-/// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512).
-/// All of them give the same bits.
+/// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512) or
+/// "aarch64" (NEON). All of them give the same bits.
 llvm::Expected<std::unique_ptr<CPUCode>> compileForCPU(ModuleOp module,
                                                        llvm::StringRef isa);
 

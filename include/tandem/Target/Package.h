@@ -30,7 +30,8 @@ struct PackageEntry {
 /// target. A target is an instruction set ("x86-64-v3"), a chip ("sm_90", as
 /// PTX), or a chip's machine code ("cubin:sm_90", by ptxas; "cubin-O0:sm_90"
 /// without optimization). Without targets the package has images for x86-64,
-/// x86-64-v3, x86-64-v4 and the chips that the kernels were compiled for.
+/// x86-64-v3, x86-64-v4, aarch64 and the chips that the kernels were compiled
+/// for.
 llvm::Expected<std::string> writePackage(ArrayRef<PackageEntry> entries,
                                          ArrayRef<std::string> targets);
 

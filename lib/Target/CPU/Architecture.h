@@ -61,7 +61,7 @@ public:
   /// Sets the options of the pipeline that depend on the processor, the lanes
   /// of a loop iteration included.
   virtual void setOptions(const llvm::MCSubtargetInfo &processor,
-                          ModuleOp kernels,
+                          mlir::ModuleOp kernels,
                           CPUPipelineOptions &options) const = 0;
 
   /// Selects instructions that LLVM's own selection does not find.
@@ -103,7 +103,7 @@ std::string describeProcessor(const Architecture &machine,
                               const llvm::StringMap<bool> &features);
 
 /// Returns whether kernels round the results of arithmetic to a narrow type.
-bool hasNarrowArithmetic(ModuleOp kernels);
+bool hasNarrowArithmetic(mlir::ModuleOp kernels);
 
 } // namespace tandem
 

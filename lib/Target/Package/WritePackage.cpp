@@ -123,7 +123,7 @@ chooseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
   llvm::SmallSetVector<StringRef, 8> unique(names.begin(), names.end());
   if (names.empty())
     unique.insert_range(
-        ArrayRef<StringRef>{"x86-64", "x86-64-v3", "x86-64-v4"});
+        ArrayRef<StringRef>{"x86-64", "x86-64-v3", "x86-64-v4", "aarch64"});
   registerAllTargets();
   auto hasImages = [](StringRef name) {
     const Target *target = findTarget(name);

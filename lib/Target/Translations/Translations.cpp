@@ -48,8 +48,8 @@ struct TranslationOptions {
       "width", cl::init(0),
       cl::desc("Elements per step, a power of two; 0 chooses")};
   std::string targetsHelp =
-      "What a package has code for, by default x86-64, x86-64-v3 and "
-      "x86-64-v4: " +
+      "What a package has code for, by default x86-64, x86-64-v3, x86-64-v4 "
+      "and aarch64: " +
       listImageTargets();
   cl::list<std::string> targets{"targets", cl::CommaSeparated,
                                 cl::desc(targetsHelp)};

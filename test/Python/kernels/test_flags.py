@@ -14,7 +14,7 @@ import pytest
 import tandem
 from model import STRATEGIES, cases, flags
 from model.formats import FORMATS, encode
-from support.kernels import compiled, integers_of, seed_of
+from support.kernels import ISAS, compiled, integers_of, seed_of
 from support.launch import Tensor, aligned_copy, launch
 
 # The sizes are one element, less than a vector, a vector and a tail, and several chunks.
@@ -86,7 +86,7 @@ def test_non_finite_on_gpus(strategy):
 
 
 @pytest.mark.parametrize("width", (1, 8, 64))
-@pytest.mark.parametrize("isa", ("x86-64", "native"))
+@pytest.mark.parametrize("isa", (ISAS[0], "native"))
 def test_widths(width, isa):
     for strategy in ("bf16", "fp32"):
         assert on_cpu(strategy, example(strategy, 300), width=width, isa=isa) == 0

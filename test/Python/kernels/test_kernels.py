@@ -17,7 +17,7 @@ from model import (BF16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, OUTSIDE_STRATEGIES, S
                    step, takes_whole_tensors)
 from model.formats import encode
 from model.philox import half_words
-from support.kernels import (SEED, STEP, STRATEGY_PATH, assert_kernel, assert_same,
+from support.kernels import (ISAS, SEED, STEP, STRATEGY_PATH, assert_kernel, assert_same,
                              compiled, integers_of, require_isa, run, seed_of)
 
 SIZES = (1, 15, 17, 4097)
@@ -26,7 +26,6 @@ KEY, FIRST = 9, 5
 
 pairs = pytest.mark.parametrize(
     "graph, strategy", [(g, s) for g in GRAPHS for s in STRATEGIES])
-ISAS = ("x86-64", "x86-64-v3", "x86-64-v4")
 WIDTHS = (1, 8, 16, 32, 64)
 
 

@@ -24,7 +24,7 @@ from model.metrics import effective_update, tree_sum
 from model.scaled import WHOLE, Scaled
 from model.storage import Draw, Plain
 from support.codes import CODES, SCALES, SWAP, WITH_NAN, groups_of_values, values
-from support.kernels import (SEED, STEP, STRATEGY_PATH, assert_same, check_all, compiled,
+from support.kernels import (ISAS, SEED, STEP, STRATEGY_PATH, assert_same, check_all, compiled,
                              integers_of, require_isa, run, run_plan, seed_of, strategy_text, write_strategies)
 from support.launch import Tensor, aligned_copy, launch
 
@@ -236,11 +236,10 @@ VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
 
 @pytest.mark.thinned(1, times=3)
 @pytest.mark.parametrize("strategy", VARIED)
-@pytest.mark.parametrize("options", [{"isa": isa} for isa in ("x86-64", "x86-64-v3",
-                                                              "x86-64-v4")]
+@pytest.mark.parametrize("options", [{"isa": isa} for isa in ISAS]
                          + [{"width": width} for width in (1, 8, 16, 64)], ids=str)
 def test_instruction_sets_and_widths(options, strategy, path):
-    require_isa(options.get("isa", "x86-64"))
+    require_isa(options.get("isa", ISAS[0]))
     for graph in REDUCING:
         check(graph, strategy, examples(graph, strategy, "ordinary", (5000, *SMALL)),
               path, **options)

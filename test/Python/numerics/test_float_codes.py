@@ -17,7 +17,8 @@ import pytest
 
 import tandem
 from model.formats import decode, encode, lookup
-from support.kernels import assert_same
+from support.emulation import emulated, needs_emulator
+from support.kernels import ISAS, assert_same
 from support.launch import Tensor, aligned_copy, launch
 
 # A scaled f16 is converted with integers on every target.
@@ -120,12 +121,20 @@ def model(format):
     return any_nan(planes)
 
 
-@pytest.mark.parametrize("isa", ("native", "x86-64"))
+@pytest.mark.parametrize("isa", ("native", ISAS[0]))
 @pytest.mark.parametrize("format", FORMATS)
 def test_cpu(format, isa):
     planes = planes_of(format)
     compiled(format, isa=isa)(planes, threads=1)
     assert_same(any_nan(planes), model(format), f"{format} {isa}")
+
+
+@needs_emulator
+@pytest.mark.parametrize("format", FORMATS)
+def test_aarch64(format):
+    planes = planes_of(format)
+    emulated.compile(kernel_text(format))(planes, threads=1)
+    assert_same(any_nan(planes), model(format), f"{format} aarch64")
 
 
 @pytest.mark.parametrize("format", FORMATS)

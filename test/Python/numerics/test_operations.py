@@ -15,7 +15,8 @@ import pytest
 import tandem
 from model.formats import decode
 from support import operands
-from support.kernels import assert_same, require_isa
+from support.emulation import emulated, needs_emulator
+from support.kernels import ISAS, assert_same, require_isa
 from support.launch import Tensor, aligned_copy, launch
 from support.operations import Type, operation_kernel, operations_of, uniform
 
@@ -23,7 +24,6 @@ BYTES = ("f8E4M3FN", "f8E5M2")
 WIDE = ("bf16", "f16", "f32")
 TYPES = [uniform(format, length) for format in WIDE + BYTES for length in (2, 3)]
 TYPES += [Type((leading, trailing)) for leading in WIDE for trailing in BYTES]
-BASELINE = "x86-64"
 
 
 def interpreted(kernel, given):
@@ -33,7 +33,7 @@ def interpreted(kernel, given):
     return planes
 
 
-def check_cpu(kernel, given, isas=("native", BASELINE)):
+def check_cpu(kernel, given, isas=("native", ISAS[0])):
     """Asserts that compiled code gives the interpreter's results."""
     want = interpreted(kernel, given)
     for isa in isas:
@@ -67,12 +67,23 @@ def groups(type):
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.parameters)
 def test_operations(type):
-    require_isa(BASELINE)
+    require_isa(ISAS[0])
     for names in groups(type):
         kernel = operation_kernel(type, names)
         for size in (400, 401):
             rng = np.random.default_rng([size, len(names[0])])
             check_cpu(kernel, operands.operands(rng, type, size))
+
+
+@needs_emulator
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.parameters)
+def test_aarch64(type):
+    for names in groups(type):
+        kernel = operation_kernel(type, names)
+        given = operands.operands(np.random.default_rng(len(names)), type, 401)
+        got = {name: plane.copy() for name, plane in kernel.planes(given).items()}
+        emulated.compile(kernel.text)(got, threads=1)
+        assert_same(got, interpreted(kernel, given), "aarch64")
 
 
 # sm_80 computes bf16 with different instructions.

@@ -24,7 +24,7 @@ from model.scaled import Coded, Masked, Residual, Scaled, choose_scale, decode_s
 from model.storage import Draw, Plain
 from support.codes import (CODES, SCALES, SWAP, WITH_NAN, groups_of_values, storages,
                            values)
-from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
+from support.kernels import (ISAS, SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
 
 SIZES = (1, 15, 17, 31, 32, 33, 127, 129, 300, 4097)
@@ -125,7 +125,7 @@ def test_many_steps(strategy, scaled_path):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("isa", ("x86-64", "x86-64-v3", "x86-64-v4"))
+@pytest.mark.parametrize("isa", ISAS)
 @strategies
 def test_instruction_sets(strategy, isa, scaled_path):
     require_isa(isa)

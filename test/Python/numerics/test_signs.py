@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
-from support.kernels import require_isa
+from support.kernels import ISAS, require_isa
 from support.launch import Tensor, aligned_copy, launch
 
 GRAPH = """
@@ -120,8 +120,7 @@ def test_interpreter(name, strategy):
     assert (nan | (got == want)).all()
 
 
-@pytest.mark.parametrize("isa, width", (
-    ("x86-64", 0), ("x86-64", 1), ("x86-64-v3", 0), ("x86-64-v4", 0)))
+@pytest.mark.parametrize("isa, width", ((ISAS[0], 1), *((isa, 0) for isa in ISAS)))
 @on_each
 def test_cpu(name, strategy, isa, width):
     require_isa(isa)

@@ -8,6 +8,7 @@
 #===----------------------------------------------------------------------===#
 """Compiles and caches kernels by name, and launches them without changing their inputs."""
 
+import platform
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -99,12 +100,16 @@ def assert_kernel(kernel, planes, want, hypers, context, **options):
 # Instruction sets
 #===----------------------------------------------------------------------===#
 
-# The features that each level adds to the previous one, with the system's names.
+# The features that each level adds to the previous one, with the system's names, for this
+# machine's architecture.
 _NEEDS = {
     "x86-64": set(),
     "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
-}
+} if platform.machine() in ("x86_64", "AMD64") else {"aarch64": set()}
+#: The instruction sets that compiled code is compared for. Every processor of this architecture
+#: has the first one.
+ISAS = tuple(_NEEDS)
 
 
 @lru_cache(maxsize=None)
@@ -122,6 +127,8 @@ def cpu_flags():
 
 def require_isa(isa):
     """Skips the test if this CPU lacks part of the instruction set."""
+    if isa not in ISAS:
+        pytest.skip(f"{isa} is of an architecture other than {platform.machine()}")
     needs = set().union(*(_NEEDS[name] for name in _NEEDS if name <= isa))
     missing = sorted(needs - cpu_flags())
     if missing:

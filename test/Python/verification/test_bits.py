@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path += [str(ROOT / "verification"), str(ROOT / "benchmarks")]
 
 import bits  # noqa: E402
+import emulated  # noqa: E402
 from bits_inputs import FORMATS, numbers  # noqa: E402
-from bits_kernels import Case  # noqa: E402
+from bits_kernels import Case, compile_with  # noqa: E402
 
 PARTS = {part: (record, make) for record, parts in bits.RECORDS.items()
          for part, make in parts.items()}
@@ -44,6 +45,22 @@ def test_nothing_has_changed(part):
     assert bits.differences(content["hashes"], found) == []
     if not found:
         pytest.skip("; ".join(sorted(set(left_out.values()))))
+
+
+@pytest.fixture
+def emulation():
+    """Makes the cases run kernels for AArch64 under an emulator."""
+    if problem := emulated.missing():
+        pytest.skip(problem)
+    compile_with(emulated.compile)
+    yield
+    compile_with(tandem.compile)
+
+
+def test_aarch64_computes_the_recorded_bits(emulation):
+    found, left_out = bits.compute(bits.sample(bits.emulated_cases()))
+    assert bits.differences(bits.read("bits")["hashes"], found) == []
+    assert found and not left_out
 
 
 @pytest.mark.parametrize("record", bits.RECORDS)

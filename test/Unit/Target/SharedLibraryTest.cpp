@@ -12,9 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/SharedLibrary.h"
+#include "lib/Target/CPU/Architecture.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "gtest/gtest.h"
@@ -22,9 +24,9 @@
 using namespace tandem;
 
 /// Compiles an object file whose function calls another one.
-static std::string compileCall(llvm::StringRef callee) {
-  llvm::InitializeNativeTarget();
-  llvm::InitializeNativeTargetAsmPrinter();
+static std::string compileCall(llvm::StringRef callee,
+                               const Architecture &architecture = getX86()) {
+  architecture.initialize();
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
   std::string name = callee.str();
@@ -33,12 +35,13 @@ static std::string compileCall(llvm::StringRef callee) {
           "define float @kernel(float %x) {\n" + "  %y = call float @" + name +
           "(float %x)\n  ret float %y\n}\n",
       diagnostic, context);
-  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  llvm::Triple triple(architecture.getTriple());
   std::string message;
   const llvm::Target *target =
       llvm::TargetRegistry::lookupTarget(triple, message);
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, "x86-64", "", getStrictTargetOptions(), llvm::Reloc::PIC_));
+      triple, architecture.getInstructionSets().front().cpu, "",
+      getStrictTargetOptions(), llvm::Reloc::PIC_));
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
   return llvm::cantFail(emitObject(*module, *machine));
@@ -49,10 +52,16 @@ static bool needsMath(llvm::StringRef library) {
   return library.contains("libm.so.6");
 }
 
-TEST(SharedLibraryTest, LinksCallsOfMemoryFunctions) {
-  auto library = linkSharedLibrary(compileCall("memcpy"), "elf_x86_64");
-  ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
-  EXPECT_FALSE(needsMath(*library));
+TEST(SharedLibraryTest, LinksForEachArchitecture) {
+  for (const Architecture *architecture : getArchitectures()) {
+    auto library = linkSharedLibrary(compileCall("memcpy", *architecture),
+                                     architecture->getLinkerEmulation());
+    ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
+    EXPECT_FALSE(needsMath(*library));
+    auto file = llvm::cantFail(llvm::object::ObjectFile::createObjectFile(
+        llvm::MemoryBufferRef(*library, "library")));
+    EXPECT_EQ(file->getArch(), architecture->getType());
+  }
 }
 
 TEST(SharedLibraryTest, AsksForTheMathematicalLibrary) {

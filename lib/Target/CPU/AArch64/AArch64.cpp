@@ -16,9 +16,11 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The lanes of a loop iteration, which fill eight of the 32 registers.
-static constexpr int64_t width = 32;
+/// The lanes of a loop iteration, which fill four of the 32 registers. Twice as
+/// many spill, and half as many leave a processor waiting.
+static constexpr int64_t width = 16;
 
+/// The features of every AArch64 processor.
 static constexpr llvm::StringLiteral neon[] = {"neon"};
 static constexpr InstructionSet sets[] = {{"aarch64", "generic", neon}};
 static constexpr llvm::StringLiteral others[] = {"fullfp16", "bf16", "sve",
