@@ -3,10 +3,10 @@
 # .venv/bin/python imports it: build.sh [TARGET...], all targets by default. BUILD_JOBS
 # sets the number of parallel compiler processes.
 #
-#   --target aarch64 [--runtime] [TARGET...]
+#   --target aarch64 [--runtime | --python] [TARGET...]
 #             builds in build/aarch64 for AArch64, with g++-aarch64-linux-gnu and the
-#             libraries that root-aarch64.sh unpacks: the compiler, the runtime and the
-#             Python extension, or only the runtime with its tests
+#             libraries that root-aarch64.sh unpacks: all of Tandem, only the runtime
+#             with its tests, or only the runtime and the Python extension
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,19 +25,28 @@ build_runtime() {
   ninja -C build/aarch64/runtime -j "${BUILD_JOBS:-2}" "$@"
 }
 
-# The extension is for the Python of the unpacked packages, which has the version of
-# Debian's own.
-build_whole() {
-  scripts/root-aarch64.sh
+# Configures with the extension for the Python of the unpacked packages:
+# configure_python NAME [OPTION...].
+configure_python() {
   local version
   version=$(basename "$root"/usr/include/python3.*)
-  configure whole . \
-    -DMLIR_DIR="$root/usr/lib/llvm-22/lib/cmake/mlir" \
+  configure "$1" . "${@:2}" \
     -DTANDEM_BUILD_PYTHON=ON \
     -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
     -DPython_INCLUDE_DIR="$root/usr/include/$version" \
     -DSKBUILD_SOABI="cpython-${version//[^0-9]/}-aarch64-linux-gnu" \
     -Dnanobind_DIR="$(.venv/bin/python -m nanobind --cmake_dir)"
+}
+
+build_python() {
+  scripts/root-aarch64.sh --python
+  configure_python python -DTANDEM_BUILD_COMPILER=OFF -DTANDEM_BUILD_TESTS=OFF
+  ninja -C build/aarch64/python -j "${BUILD_JOBS:-2}" "$@"
+}
+
+build_whole() {
+  scripts/root-aarch64.sh
+  configure_python whole -DMLIR_DIR="$root/usr/lib/llvm-22/lib/cmake/mlir"
   ninja -C build/aarch64/whole -j "${BUILD_JOBS:-2}" "$@"
 }
 
@@ -50,6 +59,7 @@ if [[ ${1:-} == --target ]]; then
   shift 2
   case ${1:-} in
   --runtime) build_runtime "${@:2}" ;;
+  --python) build_python "${@:2}" ;;
   *) build_whole "$@" ;;
   esac
   exit

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Unpacks Debian's packages for AArch64 that Tandem is built with into build/aarch64/root:
-# root-aarch64.sh [--runtime]. They come from this machine's sources of packages and are
+# root-aarch64.sh [--runtime | --python]. They come from this machine's sources of packages and are
 # not installed, so that it needs neither root's rights nor dpkg --add-architecture.
 #
 #   --runtime   only what the runtime and its tests need; 100 MB instead of 1.8 GB
+#   --python    also Python and its headers
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(libc6-dev libstdc++-12-dev libgtest-dev libflatbuffers-dev)
 case ${1:-} in
 --runtime) ;;
-"") packages+=(llvm-22-dev libmlir-22-dev liblld-22-dev mlir-22-tools python3
-    libpython3-dev) ;;
+--python) packages+=(python3 libpython3-dev) ;;
+"") packages+=(python3 libpython3-dev llvm-22-dev libmlir-22-dev liblld-22-dev
+    mlir-22-tools) ;;
 *)
-  echo "root-aarch64.sh: unknown option $1; give --runtime or nothing" >&2
+  echo "root-aarch64.sh: unknown option $1; give --runtime, --python or nothing" >&2
   exit 2
   ;;
 esac

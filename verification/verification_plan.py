@@ -172,6 +172,9 @@ CHECKS = (
     Check("Every bit and all code are as recorded",
           "a sample that has every graph, strategy, layer, recipe and option; [the rest]"
           "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/verification/test_bits.py"),
+    Check("Code for AArch64 has the recorded bits", "such a sample under qemu-user, if it is "
+          "installed; all graphs and layers by `scripts/bits.sh --emulate`", "",
+          "test/Python/verification/test_bits.py"),
     Check("Packages of earlier versions give the bits that they gave, or are refused by version",
           "three packages with six kernels", "", "test/Python/runtime/test_frozen_packages.py"),
     Check("Every graph under every strategy",
@@ -195,6 +198,11 @@ in the files what has changed.
 - `ptx_hashes.json` and `object_hashes.json` have hashes of the code of every graph and layer: PTX for
   sm_90, and machine code for x86-64 and x86-64-v4. These depend on the version of LLVM, which is
   recorded; with another version the check says so and compares nothing.
+
+`scripts/bits.sh --emulate` compares code for AArch64 with the same record: all graphs under all
+strategies, all passes of layers under all recipes, and widths, threads and keys. It needs
+[the runtime for AArch64](Install.md#aarch64). The kernels run under qemu-user, in
+[a process](../runtime/cts/Launcher.cpp) that receives and returns their arrays.
 
 `verification/bits_inputs.py` makes the inputs from integers. The record does not cover GPUs;
 PyTorch's layers, although it covers their kernels; chips other than sm_90; and states under strategies
