@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_cache.h"
 #include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 

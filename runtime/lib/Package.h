@@ -74,6 +74,7 @@ private:
   std::vector<tdm_part_info> phases, epilogues;
   std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
   std::vector<tdm_image> images;
+  std::vector<tdm_tensor_info> tensors;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};
 };

@@ -138,6 +138,8 @@ static_assert(hasFields<tdm_integer_desc, 0 TDM_INTEGER_FIELDS(COUNT, COUNT)>);
 static_assert(
     hasFields<tdm_reduction_desc, 0 TDM_REDUCTION_FIELDS(COUNT, COUNT)>);
 static_assert(hasFields<tdm_part_info, 0 TDM_PART_FIELDS(COUNT, COUNT)>);
+static_assert(
+    hasFields<tdm_tensor_info, 0 TDM_TENSOR_INFO_FIELDS(COUNT, COUNT)>);
 
 /// Reads one field of `desc`; the table has one of the same name.
 #define READ(name) read(table.name(), desc.name);
@@ -163,6 +165,10 @@ static void decode(const package::Reduction &table, tdm_reduction_desc &desc) {
 
 static void decode(const package::Part &table, tdm_part_info &desc) {
   TDM_PART_FIELDS(READ, READ)
+}
+
+static void decode(const package::Tensor &table, tdm_tensor_info &desc) {
+  TDM_TENSOR_INFO_FIELDS(READ, READ)
 }
 
 static void decode(const package::Image &table, tdm_image &desc) {
@@ -206,6 +212,10 @@ PackedKernel::PackedKernel(const package::Kernel &kernel, uint32_t version) {
   decodeAll(*kernel.images(), images);
   info.images = images.data();
   info.num_images = static_cast<uint32_t>(images.size());
+  if (kernel.tensors())
+    decodeAll(*kernel.tensors(), tensors);
+  info.tensors = tensors.data();
+  info.num_tensors = static_cast<uint32_t>(tensors.size());
 }
 
 void PackedKernel::addArguments(const package::Kernel &kernel) {

@@ -463,9 +463,9 @@ MUTATIONS = [
         "cts:Package*"),
     _mutation(
         "cache-digest", "cached machine code is taken without a look at its hash",
-        "runtime/lib/CUDA/CodeCache.cpp",
+        "runtime/lib/Cache/CodeCache.cpp",
         "header.digest == digestOf(code.data(), code.size())", "true",
-        "cts:CUDACache*"),
+        "cts:Cache*"),
     _mutation(
         "written-in-place", "files are written under their own names",
         "lib/Support/PendingFile.cpp",

@@ -59,6 +59,20 @@ TDM_API const char *tdm_package_compiler(const tdm_package *package);
 /// Returns the number of kernels, at least 1; 0 for NULL.
 TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 
+/// A tensor of a kernel, which is stored in planes.
+typedef struct tdm_tensor_info {
+  const char *role;
+  /// Its storage, as MLIR spells it: "#tandem.float<bf16>".
+  const char *storage;
+  /// Nonzero if it is a second moment of gradients, which is never negative.
+  uint32_t second_moment;
+} tdm_tensor_info;
+
+#define TDM_TENSOR_INFO_FIELDS(VALUE, FLAG)                                    \
+  VALUE(role)                                                                  \
+  VALUE(storage)                                                               \
+  FLAG(second_moment)
+
 /// The description of a kernel, which the compiler creates, packages store and
 /// hosts read. All data that it points to live as long as the package or the
 /// compiled kernel.
@@ -89,6 +103,10 @@ typedef struct tdm_kernel_info {
   uint32_t flags;
   /// The version of the package that the kernel comes from; 0 if there is none.
   uint32_t format;
+  /// The tensors in the order of their planes; none in a package of an earlier
+  /// compiler.
+  const tdm_tensor_info *tensors;
+  uint32_t num_tensors;
 } tdm_kernel_info;
 
 /// The fields of a tdm_kernel_info, except for the description, the lists and
@@ -115,10 +133,8 @@ TDM_API tdm_status tdm_package_find(const tdm_package *package,
 /// stores; its images may be replaced by others with the same functions. The
 /// device gets the best image that it can run: machine code for the device
 /// itself, then machine code for an earlier one, then code that its driver can
-/// compile. Code that a driver has compiled is cached on disk, in the directory
-/// named by the environment variable TANDEM_CACHE_DIR, by default
-/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; an empty value disables the
-/// cache.
+/// compile. Code that a driver has compiled is kept in the cache on disk
+/// (tandem_cache.h).
 TDM_API tdm_status tdm_kernel_load(const tdm_device *device,
                                    const tdm_kernel_info *info,
                                    tdm_kernel **kernel);

@@ -13,7 +13,7 @@
 #include "CUDAExecutable.h"
 
 #include "CUDAPlan.h"
-#include "CodeCache.h"
+#include "Cache/CodeCache.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -119,7 +119,7 @@ tdm_status CUDAExecutable::compile(const Kernel &kernel, const tdm_image &image,
   hash.add(compiler, sizeof(compiler));
   hash.add(image.data, image.size);
   Digest key = hash.finish();
-  CodeCache cache;
+  CodeCache cache(machineCodeSuffix);
   if (cache.read(key, machineCode))
     return TDM_OK;
   if (tdm_status status = link(kernel, image, machineCode))
