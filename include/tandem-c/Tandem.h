@@ -83,6 +83,9 @@ typedef struct TandemCompileOptions {
 /// Compiles a graph under a strategy, or a kernel. Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemCompile(const TandemCompileOptions *options);
+/// Returns how many times this process has generated a kernel's code. Kernels
+/// from the cache on disk (tandem-runtime/tandem_cache.h) do not count.
+TANDEM_CAPI_EXPORTED uint64_t tandemGetNumCompilations(void);
 /// Opens the kernel `name` of the package at `path`, or the package's only
 /// kernel if `name` is null. `target` and `isa` are as in TandemCompileOptions
 /// and choose among the package's images; "native" is the best one for this

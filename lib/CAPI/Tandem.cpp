@@ -67,6 +67,8 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   return createHandle(compile(compileOptions));
 }
 
+uint64_t tandemGetNumCompilations(void) { return getNumCompilations(); }
+
 TandemKernel *tandemKernelLoad(const char *path, const char *name,
                                const char *target, const char *isa) {
   return createHandle(loadKernel(path, orElse(name, ""), orElse(target, "cpu"),

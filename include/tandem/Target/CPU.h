@@ -65,9 +65,12 @@ LogicalResult lowerForCPU(ModuleOp kernels, llvm::StringRef isa, int64_t width);
 
 /// Compiles a module in the LLVM dialect for this process, for an instruction
 /// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512) or
-/// "aarch64" (NEON). All of them give the same bits.
-llvm::Expected<std::unique_ptr<CPUCode>> compileForCPU(ModuleOp module,
-                                                       llvm::StringRef isa);
+/// "aarch64" (NEON). All of them give the same bits. If `library` is not null,
+/// it gets the same code as a shared library, or stays empty if that is
+/// impossible.
+llvm::Expected<std::unique_ptr<CPUCode>>
+compileForCPU(ModuleOp module, llvm::StringRef isa,
+              std::string *library = nullptr);
 
 /// Returns the LLVM IR that the same code is selected from.
 llvm::Expected<std::string> emitLLVMIR(ModuleOp module, llvm::StringRef isa);

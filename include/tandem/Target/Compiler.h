@@ -90,11 +90,16 @@ struct CompiledKernel {
 /// Returns an error unless a registered target has this name.
 llvm::Error checkTarget(llvm::StringRef target);
 
-/// Compiles the one graph or kernel of `options.graph`. Safe to call from
-/// several threads; calls run one by one. Diagnostics become the error's
+/// Compiles the one graph or kernel of `options.graph`, unless the cache on
+/// disk has it (tandem-runtime/tandem_cache.h). Safe to call from several
+/// threads; compilations run one by one. Diagnostics become the error's
 /// message.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
+
+/// Returns how many times this process has generated a kernel's code. Kernels
+/// from the cache on disk do not count.
+uint64_t getNumCompilations();
 
 /// A tensor of a kernel.
 struct KernelTensor {

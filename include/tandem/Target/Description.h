@@ -60,12 +60,14 @@ public:
 private:
   void addPlanes(KernelOp kernel, unsigned tensor);
   void addScalars(KernelOp kernel);
+  void addTensors(KernelOp kernel);
   tdm_part_info getPart(LaunchOp launch);
 
   DescriptionTexts texts;
   std::vector<tdm_plane_desc> planes;
   std::vector<tdm_hyper_desc> hypers;
   std::vector<tdm_integer_desc> integers;
+  std::vector<tdm_tensor_info> tensors;
   std::vector<tdm_reduction_desc> reductions;
   std::vector<tdm_part_info> phases, epilogues;
   std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
@@ -98,6 +100,9 @@ inline llvm::ArrayRef<tdm_part_info> getPhases(const tdm_kernel_info &info) {
 }
 inline llvm::ArrayRef<tdm_part_info> getEpilogues(const tdm_kernel_info &info) {
   return {info.epilogues, info.num_epilogues};
+}
+inline llvm::ArrayRef<tdm_tensor_info> getTensors(const tdm_kernel_info &info) {
+  return {info.tensors, info.num_tensors};
 }
 inline llvm::ArrayRef<tdm_image> getImages(const tdm_kernel_info &info) {
   return {info.images, info.num_images};

@@ -35,6 +35,10 @@ struct PackageEntry {
 llvm::Expected<std::string> writePackage(ArrayRef<PackageEntry> entries,
                                          ArrayRef<std::string> targets);
 
+/// Returns the bytes of a package of one kernel, under its graph's name, with
+/// an image that has been compiled already.
+std::string writePackage(const CompiledKernel &kernel, const Image &image);
+
 /// Writes the same to a file, which appears completely or not at all.
 llvm::Error savePackage(ArrayRef<PackageEntry> entries,
                         ArrayRef<std::string> targets, StringRef path);

@@ -48,7 +48,7 @@ public:
 };
 
 /// The code of a kernel for a target: an image, unless it stays in this
-/// process.
+/// process. Code that stays may have an image too, if it was asked for.
 struct TargetCode {
   Image image;
   std::unique_ptr<HostCode> host;
@@ -62,6 +62,9 @@ struct TargetOptions {
   std::string isa = "native";
   /// The number of elements computed at once; 0 lets the target choose.
   int64_t width = 0;
+  /// Whether code that stays in this process is also linked to an image, so
+  /// that other processes on the same processor can load it.
+  bool wantsImage = false;
 };
 
 /// A family of chips or instruction sets that kernels can be compiled for. Each
@@ -83,6 +86,11 @@ public:
   virtual bool isImage(llvm::StringRef name, const tdm_image &image) const {
     return name == image.target;
   }
+
+  /// Returns whether the code for a name depends only on the kernel, the
+  /// options, the libraries in this process and, if it stays there, the
+  /// processor. The cache on disk keeps only such code.
+  virtual bool isCacheable(llvm::StringRef name) const { return false; }
 
   /// Registers the dialects and their translations that `compile` needs in
   /// addition to those that all targets share. Later calls of

@@ -122,8 +122,22 @@ lower(ModuleOp module, llvm::LLVMContext &context,
   return lowered;
 }
 
+/// Links an object file into a shared library. It stays empty if the code calls
+/// functions that a library cannot find everywhere.
+static void linkIfPossible(llvm::StringRef object,
+                           const llvm::TargetMachine &machine,
+                           std::string &library) {
+  auto linked =
+      linkSharedLibrary(object, getArchitecture(machine).getLinkerEmulation());
+  if (linked)
+    library = std::move(*linked);
+  else
+    llvm::consumeError(linked.takeError());
+}
+
 llvm::Expected<std::unique_ptr<CPUCode>>
-tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
+tandem::compileForCPU(ModuleOp module, llvm::StringRef isa,
+                      std::string *library) {
   if (llvm::Error error = checkRuns(isa, getHostArchitecture(),
                                     llvm::sys::getHostCPUFeatures()))
     return error;
@@ -133,18 +147,22 @@ tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   auto machine = description->createTargetMachine();
   if (!machine)
     return machine.takeError();
-  auto context = std::make_unique<llvm::LLVMContext>();
-  auto lowered = lower(module, *context, **machine);
+  llvm::LLVMContext context;
+  auto lowered = lower(module, context, **machine);
   if (!lowered)
     return lowered.takeError();
-  description->setCodeGenOptLevel((*machine)->getOptLevel());
+  auto object = emitObject(**lowered, **machine);
+  if (!object)
+    return object.takeError();
+  if (library)
+    linkIfPossible(*object, **machine, *library);
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(std::move(*description))
                  .create();
   if (!jit)
     return jit.takeError();
-  if (llvm::Error error = (*jit)->addIRModule(
-          llvm::orc::ThreadSafeModule(std::move(*lowered), std::move(context))))
+  if (llvm::Error error = (*jit)->addObjectFile(
+          llvm::MemoryBuffer::getMemBufferCopy(*object, "kernel")))
     return error;
   return std::make_unique<CPUCode>(std::move(*jit));
 }

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_cache.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/Target.h"
@@ -44,14 +45,22 @@ public:
 
   std::string listNames() const override { return "cpu"; }
 
+  bool isCacheable(llvm::StringRef) const override { return true; }
+
   llvm::Expected<TargetCode>
   compile(ModuleOp kernels, const TargetOptions &options) const override {
     if (failed(lowerForCPU(kernels, options.isa, options.width)))
       return llvm::createStringError("cannot lower the kernels for the CPU");
-    auto code = compileForCPU(kernels, options.isa);
+    TargetCode result;
+    result.image.kind = TDM_IMAGE_LIBRARY;
+    result.image.target = TDM_CACHE_TARGET;
+    auto code =
+        compileForCPU(kernels, options.isa,
+                      options.wantsImage ? &result.image.data : nullptr);
     if (!code)
       return code.takeError();
-    return TargetCode{Image(), std::move(*code)};
+    result.host = std::move(*code);
+    return result;
   }
 };
 
@@ -63,6 +72,8 @@ public:
   }
 
   std::string listNames() const override { return listPortableISAs(); }
+
+  bool isCacheable(llvm::StringRef) const override { return true; }
 
   llvm::Expected<TargetCode>
   compile(ModuleOp kernels, const TargetOptions &options) const override {

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/Compiler.h"
+#include "KernelCache.h"
 #include "Rules.h"
 #include "Session.h"
 #include "StorageText.h"
@@ -81,8 +82,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   return llvm::Error::success();
 }
 
-/// Looks up the addresses of the phases, the epilogues and the prologue.
-static llvm::Error lookupCode(CompiledKernel &result) {
+llvm::Error tandem::findCode(CompiledKernel &result) {
   auto find = [&](StringRef symbol, void *&place) -> llvm::Error {
     auto address = result.code->lookup(symbol);
     if (!address)
@@ -113,9 +113,14 @@ static llvm::Error splitPhases(ModuleOp module,
   return llvm::Error::success();
 }
 
+static std::atomic<uint64_t> numCompilations;
+
+uint64_t tandem::getNumCompilations() { return numCompilations; }
+
 /// Compiles the module's kernels for a registered target.
 static llvm::Expected<TargetCode> compileFor(SessionModule &session,
                                              const TargetOptions &options) {
+  ++numCompilations;
   const Target *target = findTarget(options.name);
   session.prepareFor(*target);
   auto code = target->compile(*session.module, options);
@@ -125,17 +130,20 @@ static llvm::Expected<TargetCode> compileFor(SessionModule &session,
   return session.diagnostics.takeError(TandemErrorTarget);
 }
 
-/// Adds the code for the target of `options`.
+/// Adds the code for the target of `options` and keeps the kernel in `entry`.
 static llvm::Error addCode(SessionModule &session,
                            const CompileOptions &options,
+                           const KernelEntry &entry,
                            KernelDescription &description,
                            CompiledKernel &result) {
-  auto code = compileFor(session, {options.target, options.isa, options.width});
+  auto code = compileFor(session, {options.target, options.isa, options.width,
+                                   /*wantsImage=*/bool(entry)});
   if (!code)
     return code.takeError();
+  entry.write(result, code->image);
   result.code = std::move(code->host);
   if (result.code)
-    return lookupCode(result);
+    return findCode(result);
   description.addImage(std::move(code->image));
   result.image = description.getInfo().images;
   return llvm::Error::success();
@@ -169,8 +177,10 @@ llvm::Error tandem::checkTarget(StringRef target) {
          << "'; expected " + listTargets();
 }
 
-llvm::Expected<std::unique_ptr<CompiledKernel>>
-tandem::compileModule(SessionModule &session, const CompileOptions &options) {
+/// Compiles the program of a module and keeps the kernel in `entry`.
+static llvm::Expected<std::unique_ptr<CompiledKernel>>
+compileAndKeep(SessionModule &session, const CompileOptions &options,
+               const KernelEntry &entry) {
   ModuleOp module = *session.module;
   if (llvm::Error error = lowerToKernel(module, options, session.diagnostics))
     return error;
@@ -196,21 +206,35 @@ tandem::compileModule(SessionModule &session, const CompileOptions &options) {
   if (llvm::Error error = splitPhases(module, session.diagnostics))
     return error;
   description->addLaunches(*module.getOps<StepOp>().begin());
-  if (llvm::Error error = addCode(session, options, *description, *result))
+  if (llvm::Error error =
+          addCode(session, options, entry, *description, *result))
     return error;
   return result;
+}
+
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+tandem::compileModule(SessionModule &session, const CompileOptions &options) {
+  std::string text;
+  llvm::raw_string_ostream(text) << *session.module;
+  KernelEntry entry(std::move(text), options);
+  if (auto kernel = entry.read())
+    return kernel;
+  return compileAndKeep(session, options, entry);
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 tandem::compile(const CompileOptions &options) {
   if (llvm::Error error = checkTarget(options.target))
     return error;
+  KernelEntry entry(options.graph, options);
+  if (auto kernel = entry.read())
+    return kernel;
   SessionModule session(options.graph, "graph");
   if (!session.module)
     return session.diagnostics.takeError();
   if (llvm::Error error = addStrategy(session, options))
     return error;
-  return compileModule(session, options);
+  return compileAndKeep(session, options, entry);
 }
 
 /// Returns an error if the kernel's text could not be parsed: packages keep the
@@ -226,23 +250,23 @@ static llvm::Error checkKernel(SessionModule &session) {
   return llvm::Error(std::move(error));
 }
 
+static std::vector<KernelTensor> copyTensors(const tdm_kernel_info &info) {
+  std::vector<KernelTensor> tensors;
+  for (const tdm_tensor_info &tensor : getTensors(info))
+    tensors.push_back({tensor.role, tensor.storage, tensor.second_moment != 0});
+  return tensors;
+}
+
 llvm::Expected<std::vector<KernelTensor>>
 tandem::getTensors(const CompiledKernel &kernel) {
+  if (kernel.info->num_tensors)
+    return copyTensors(*kernel.info);
+  // A package of an earlier compiler has only the kernel's text.
   SessionModule session(kernel.info->ir, "kernel");
   if (llvm::Error error = checkKernel(session))
     return error;
-  std::vector<KernelTensor> tensors;
   KernelOp op = *session.module->getOps<KernelOp>().begin();
-  for (unsigned i = 0; i < op.getNumTensors(); ++i) {
-    RoleAttr role = op.getTensorRole(i);
-    bool isSecondMoment = role.getKind() == RoleKind::state &&
-                          role.getMoment() == Moment::second &&
-                          role.getDomain() == Domain::nonneg;
-    tensors.push_back({role.getName().str(),
-                       printStorage(op.getTensorType(i).getStorage()),
-                       isSecondMoment});
-  }
-  return tensors;
+  return copyTensors(KernelDescription(op, /*strategy=*/"").getInfo());
 }
 
 llvm::Expected<Image> tandem::compileImage(const CompiledKernel &kernel,

@@ -189,6 +189,28 @@ void KernelDescription::addScalars(KernelOp kernel) {
 }
 
 //===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+/// Returns whether a tensor is a second moment, which is never negative.
+static bool isSecondMoment(RoleAttr role) {
+  return role.getKind() == RoleKind::state &&
+         role.getMoment() == Moment::second &&
+         role.getDomain() == Domain::nonneg;
+}
+
+void KernelDescription::addTensors(KernelOp kernel) {
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i) {
+    RoleAttr role = kernel.getTensorRole(i);
+    tensors.push_back({texts.add(role.getName().strref()),
+                       texts.add(print(kernel.getTensorType(i).getStorage())),
+                       isSecondMoment(role)});
+  }
+  info.tensors = tensors.data();
+  info.num_tensors = tensors.size();
+}
+
+//===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
 
@@ -228,6 +250,7 @@ KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
   info.prologue = texts.add(getPrologueName(desc.name));
   bool hasFlags = !kernel.getBodyBlock().getOps<SetFlagOp>().empty();
   info.flags = hasFlags ? TDM_FLAG_NON_FINITE : 0;
+  addTensors(kernel);
 }
 
 tdm_part_info KernelDescription::getPart(LaunchOp launch) {

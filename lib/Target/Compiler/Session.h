@@ -70,9 +70,14 @@ struct SessionModule {
   OwningOpRef<ModuleOp> module;
 };
 
-/// Compiles the program of a module. Ignores the option `graph`.
+/// Compiles the program of a module, unless the cache on disk has it. Ignores
+/// the option `graph`.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileModule(SessionModule &session, const CompileOptions &options);
+
+/// Looks up the addresses of the functions that the description names in code
+/// that is in this process.
+llvm::Error findCode(CompiledKernel &kernel);
 
 } // namespace tandem
 

@@ -51,6 +51,11 @@ public:
     return isKind && name.chip == image.target;
   }
 
+  /// Machine code also depends on the assembler, a program of its own.
+  bool isCacheable(llvm::StringRef name) const override {
+    return !Name::parse(name).level;
+  }
+
   void registerDialects(DialectRegistry &registry) const override {
     registry.insert<NVVM::NVVMDialect>();
     registerNVVMDialectTranslation(registry);

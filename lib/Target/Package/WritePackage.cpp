@@ -60,6 +60,10 @@ static void encode(const tdm_part_info &desc, schema::PartT &table) {
   TDM_PART_FIELDS(WRITE, WRITE)
 }
 
+static void encode(const tdm_tensor_info &desc, schema::TensorT &table) {
+  TDM_TENSOR_INFO_FIELDS(WRITE, WRITE)
+}
+
 static void encode(const tdm_kernel_desc &desc, schema::KernelT &table) {
   TDM_KERNEL_DESC_FIELDS(WRITE, WRITE)
 }
@@ -88,6 +92,7 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
   encodeAll(getReductions(info), kernel->reductions);
   encodeAll(getPhases(info), kernel->phases);
   encodeAll(getEpilogues(info), kernel->epilogues);
+  encodeAll(getTensors(info), kernel->tensors);
   return kernel;
 }
 
@@ -171,6 +176,25 @@ static std::string addHeader(StringRef content) {
   return bytes;
 }
 
+static const char *const compiler =
+    "tandem " TANDEM_VERSION ", LLVM " LLVM_VERSION_STRING;
+
+static std::string finish(const schema::PackageT &package) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(schema::Package::Pack(builder, &package));
+  return addHeader({reinterpret_cast<const char *>(builder.GetBufferPointer()),
+                    builder.GetSize()});
+}
+
+std::string tandem::writePackage(const CompiledKernel &kernel,
+                                 const Image &image) {
+  schema::PackageT package;
+  package.compiler = compiler;
+  package.kernels.push_back(packKernel({kernel.info->graph, &kernel}));
+  package.kernels.back()->images.push_back(packImage(image));
+  return finish(package);
+}
+
 llvm::Expected<std::string> tandem::writePackage(ArrayRef<PackageEntry> entries,
                                                  ArrayRef<std::string> names) {
   if (llvm::Error error = checkNames(entries))
@@ -179,7 +203,7 @@ llvm::Expected<std::string> tandem::writePackage(ArrayRef<PackageEntry> entries,
   if (!targets)
     return targets.takeError();
   schema::PackageT package;
-  package.compiler = "tandem " TANDEM_VERSION ", LLVM " LLVM_VERSION_STRING;
+  package.compiler = compiler;
   for (const PackageEntry &entry : entries) {
     package.kernels.push_back(packKernel(entry));
     for (const std::string &target : *targets) {
@@ -189,10 +213,7 @@ llvm::Expected<std::string> tandem::writePackage(ArrayRef<PackageEntry> entries,
       package.kernels.back()->images.push_back(packImage(*image));
     }
   }
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(schema::Package::Pack(builder, &package));
-  return addHeader({reinterpret_cast<const char *>(builder.GetBufferPointer()),
-                    builder.GetSize()});
+  return finish(package);
 }
 
 llvm::Error tandem::savePackage(ArrayRef<PackageEntry> entries,
