@@ -6,15 +6,27 @@
 # This file measures what the host takes for an optimizer of many small parameters.
 #
 #===----------------------------------------------------------------------===#
-"""Times the creation, the first and a later step of AdamW over thousands of small tensors."""
+"""Times the creation, the first and a later step of AdamW over thousands of small tensors.
+
+With --processes, it times creation and first step of a model with f32 norms and bf16 matrices in
+new processes, with an empty cache of compiled code and with the one that the process before left.
+"""
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 import torch
 
+import tandem.cache
 import tandem.torch
+
+STRATEGY = "flash-f16"  #: of the model that new processes train
 
 #: The optimizers; kernels are compiled before the measurement.
 CONTENDERS = ("torch foreach", "fp32", "remainder", "flash-f16", "adam8bit")
@@ -51,11 +63,59 @@ def measure(count: int, name: str) -> list[float]:
     return [1e6 * seconds / count for seconds in (*times, steps[0], steps[9])]
 
 
+def step_of_model() -> dict[str, float]:
+    """Returns the milliseconds of a process's first optimizer, apart from those that PyTorch
+    needs for its own first step, and how many kernels it has compiled."""
+    model = torch.nn.Sequential(*(
+        layer for _ in range(4)
+        for layer in (torch.nn.RMSNorm(512, dtype=torch.float32),
+                      torch.nn.Linear(512, 512, bias=False, dtype=torch.bfloat16))))
+    for param in model.parameters():
+        param.grad = torch.randn_like(param)
+    make(params_of(1, "torch foreach"), "torch foreach").step()
+    made = []
+    create = seconds_of(lambda: made.append(make(list(model.parameters()), STRATEGY)))
+    step = seconds_of(made[0].step)
+    return {"create": 1e3 * create, "step": 1e3 * step, "total": 1e3 * (create + step),
+            "compilations": tandem.cache.info().compilations}
+
+
+def step_of_process(cache: str) -> dict[str, float]:
+    """Returns what `step_of_model` does in a new process with a cache in a folder."""
+    program = "import json, first_step; print(json.dumps(first_step.step_of_model()))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True,
+        cwd=os.path.dirname(os.path.abspath(__file__)),
+        env={**os.environ, "TANDEM_CACHE": "on", "TANDEM_CACHE_DIR": cache})
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_processes(rounds: int) -> None:
+    """Prints medians over pairs of processes, the second of which finds the first one's cache."""
+    found: dict[str, list] = {"empty cache": [], "its cache again": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for rows in found.values():
+                rows.append(step_of_process(cache))
+    print(f"milliseconds of AdamW under {STRATEGY}, norms in f32 and matrices in bf16, medians of "
+          f"{rounds} processes\n\n{'':16}{'create':>10}{'first step':>12}{'together':>10}"
+          f"{'compiled':>10}")
+    for name, rows in found.items():
+        create, step, total, compiled = (
+            statistics.median(row[key] for row in rows)
+            for key in ("create", "step", "total", "compilations"))
+        print(f"{name:16}{create:10.1f}{step:12.1f}{total:10.1f}{compiled:10.0f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tensors", type=int, default=21_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=0, metavar="N",
+                        help="time new processes instead, N with each state of the cache")
     options = parser.parse_args()
+    if options.processes:
+        return print_processes(options.processes)
     found: dict[str, list] = {name: [] for name in CONTENDERS}
     for name in CONTENDERS:
         measure(10, name)

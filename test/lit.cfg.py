@@ -20,6 +20,8 @@ config.environment["FILECHECK_OPTS"] = (
     "-enable-var-scope --allow-unused-prefixes=false")
 config.environment["PATH"] = os.pathsep.join([
     config.tandem_tools_dir, config.llvm_tools_dir, os.environ["PATH"]])
+# Tests compile what they test.
+config.environment["TANDEM_CACHE_DIR"] = ""
 # TANDEM_MUTANT selects the current fault of test/Mutations/mutate.py.
 for variable in ("PYTHONPATH", "TANDEM_MUTANT"):
     if variable in os.environ:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests benchmarks/first_step.py, and that a first step does about as much work for each
-# tensor as that of torch.optim.
+# This file tests benchmarks/first_step.py, that a first step does about as much work for each
+# tensor as that of torch.optim, and that a second process compiles nothing for it.
 #
 #===----------------------------------------------------------------------===#
 
@@ -28,3 +28,8 @@ def test_a_first_step_is_no_slower_than_torchs(name):
         ours = first_step.measure(1000, name)[1]
         ratios.append(ours / first_step.measure(1000, "torch foreach")[1])
     assert min(ratios) < 2.5, ratios
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    assert first_step.step_of_process(str(tmp_path))["compilations"] == 2
+    assert first_step.step_of_process(str(tmp_path))["compilations"] == 0

@@ -87,8 +87,13 @@ static Compiler load() {
   return functions;
 }
 
+static std::atomic<const Compiler *> loaded;
+
+const Compiler *loadedCompiler() {
+  return loaded.load(std::memory_order_acquire);
+}
+
 const Compiler &compiler() {
-  static std::atomic<const Compiler *> loaded;
   static Compiler functions;
   if (const Compiler *known = loaded.load(std::memory_order_acquire))
     return *known;

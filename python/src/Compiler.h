@@ -32,6 +32,7 @@
   FUNCTION(tandemGetLayerName)                                                 \
   FUNCTION(tandemGetLayerText)                                                 \
   FUNCTION(tandemGetNativeISA)                                                 \
+  FUNCTION(tandemGetNumCompilations)                                           \
   FUNCTION(tandemGetNumGraphs)                                                 \
   FUNCTION(tandemGetNumLayers)                                                 \
   FUNCTION(tandemGetNumRecipes)                                                \
@@ -77,6 +78,9 @@ struct Compiler {
   TANDEM_COMPILER_FUNCTIONS(TANDEM_DECLARE_FUNCTION)
 #undef TANDEM_DECLARE_FUNCTION
 };
+
+/// Returns the compiler if it is loaded, or null.
+const Compiler *loadedCompiler();
 
 /// Returns the compiler. The first call loads libTandem, with or without the
 /// GIL held. If that fails, it raises an ImportError that says what to install.

@@ -20,6 +20,7 @@
 #include "ReplayCache.h"
 #include "Storages.h"
 #include "TensorList.h"
+#include "tandem-runtime/tandem_cache.h"
 #include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 #include <nanobind/nanobind.h>
@@ -529,6 +530,27 @@ static void bindLibrary(nb::module_ &m) {
   });
 }
 
+/// Binds the functions of the cache on disk.
+static void bindCache(nb::module_ &m) {
+  m.def("query_cache", [] {
+    tdm_cache_info info = {};
+    info.struct_size = sizeof(info);
+    check(tdm_cache_query(&info));
+    nb::dict fields;
+    fields["folder"] = info.folder;
+    fields["enabled"] = bool(info.enabled);
+    fields["entries"] = info.entries;
+    fields["bytes"] = info.bytes;
+    fields["limit"] = info.limit;
+    fields["hits"] = info.hits;
+    const Compiler *compiler = loadedCompiler();
+    fields["compilations"] =
+        compiler ? compiler->tandemGetNumCompilations() : 0;
+    return fields;
+  });
+  m.def("clear_cache", [] { check(tdm_cache_clear()); });
+}
+
 NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
   bindDescription(m);
@@ -544,4 +566,5 @@ NB_MODULE(_tandem, m) {
   bindPlan(m);
   bindFunctions(m);
   bindLibrary(m);
+  bindCache(m);
 }
