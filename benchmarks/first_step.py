@@ -86,7 +86,9 @@ def step_of_process(cache: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True,
         cwd=os.path.dirname(os.path.abspath(__file__)),
-        env={**os.environ, "TANDEM_CACHE": "on", "TANDEM_CACHE_DIR": cache})
+        # PyTorch's threads wait for each other where other work takes their cores.
+        env={**os.environ, "TANDEM_CACHE": "on", "TANDEM_CACHE_DIR": cache,
+             "OMP_NUM_THREADS": "1"})
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -97,8 +99,8 @@ def print_processes(rounds: int) -> None:
         with tempfile.TemporaryDirectory() as cache:
             for rows in found.values():
                 rows.append(step_of_process(cache))
-    print(f"milliseconds of AdamW under {STRATEGY}, norms in f32 and matrices in bf16, medians of "
-          f"{rounds} processes\n\n{'':16}{'create':>10}{'first step':>12}{'together':>10}"
+    print(f"milliseconds of AdamW under {STRATEGY}, norms in f32 and matrices in bf16, one thread, "
+          f"medians of {rounds} processes\n\n{'':16}{'create':>10}{'first step':>12}{'together':>10}"
           f"{'compiled':>10}")
     for name, rows in found.items():
         create, step, total, compiled = (

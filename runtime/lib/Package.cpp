@@ -81,7 +81,12 @@ tdm_status Package::checkHeader(const PackageHeader &header) const {
     return fail(TDM_INVALID_PACKAGE)
            << "goes on for " << size - header.contentSize
            << " bytes after its end; copy or write it again";
-  Digest digest = hash(header, bytes.data() + sizeof(header), size);
+  return TDM_OK;
+}
+
+tdm_status Package::checkHash(const PackageHeader &header) const {
+  Digest digest = hash(header, bytes.data() + sizeof(header),
+                       bytes.size() - sizeof(header));
   if (std::memcmp(header.digest, digest.data(), digest.size()))
     return fail(TDM_INVALID_PACKAGE)
            << "is damaged: its checksum is not that of its bytes; copy or "
@@ -110,7 +115,8 @@ tdm_status Package::addKernels(const package::Package &content) {
 }
 
 tdm_status Package::read(AlignedBytes bytes, std::string name,
-                         std::unique_ptr<const Package> &package) {
+                         std::unique_ptr<const Package> &package,
+                         bool isHashed) {
   std::unique_ptr<Package> result(
       new Package(std::move(bytes), std::move(name)));
   PackageHeader header = {};
@@ -123,6 +129,9 @@ tdm_status Package::read(AlignedBytes bytes, std::string name,
            << sizeof(header) << "; copy or write it again";
   if (tdm_status status = result->checkHeader(header))
     return status;
+  if (!isHashed)
+    if (tdm_status status = result->checkHash(header))
+      return status;
   if (tdm_status status = result->checkContent(header))
     return status;
   auto *content = package::GetPackage(result->bytes.data() + sizeof(header));

@@ -83,9 +83,10 @@ private:
 class Package {
 public:
   /// Checks \p bytes and creates \p package from them. Messages begin with
-  /// \p name.
+  /// \p name. \p isHashed is whether the caller has compared a hash of them.
   static tdm_status read(AlignedBytes bytes, std::string name,
-                         std::unique_ptr<const Package> &package);
+                         std::unique_ptr<const Package> &package,
+                         bool isHashed = false);
 
   const char *getCompiler() const { return compiler; }
   size_t getNumKernels() const { return kernels.size(); }
@@ -104,6 +105,7 @@ private:
       : bytes(std::move(bytes)), name(std::move(name)) {}
 
   tdm_status checkHeader(const PackageHeader &header) const;
+  tdm_status checkHash(const PackageHeader &header) const;
   tdm_status checkVersion(const PackageHeader &header) const;
   tdm_status checkContent(const PackageHeader &header) const;
   tdm_status addKernels(const package::Package &content);

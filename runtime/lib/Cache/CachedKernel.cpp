@@ -97,7 +97,8 @@ static tdm_status openEntry(const std::string &bytes,
   AlignedBytes aligned(bytes.size());
   std::memcpy(aligned.data(), bytes.data(), bytes.size());
   if (tdm_status status =
-          Package::read(std::move(aligned), "in the cache", kernel.package))
+          Package::read(std::move(aligned), "in the cache", kernel.package,
+                        /*isHashed=*/true))
     return status;
   kernel.info = kernel.package->getKernel(0).getInfo();
   kernel.info.format = 0;
