@@ -7,6 +7,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -21,3 +22,17 @@ def test_page_is_up_to_date(tmp_path):
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "Benchmarks.md").read_text() == page.read_text(), (
         "run benchmarks/report.py")
+
+
+def test_tables_are_whole():
+    """Each of the library's strategies was measured with this machine's instructions and with
+    AVX2, on one thread and on two, and the page says which features the processor has."""
+    result = json.loads((ROOT / "benchmarks/results/cpu_step.json").read_text())
+    features = result["machine"]["features"]
+    page = (ROOT / "docs/Benchmarks.md").read_text()
+    assert features and f"with {', '.join(features)}" in page
+    cases = result["sizes"]["16M"]
+    for path in (ROOT / "lib/Strategies").glob("*.mlir"):
+        for threads in ("threads_1", "threads_2"):
+            measured = cases[path.stem][threads]
+            assert measured["step"] > 0 and measured["x86-64-v3"] > 0, path.stem
