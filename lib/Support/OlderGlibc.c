@@ -92,6 +92,10 @@ int fstat(int file, struct stat *result) {
   return syscall(SYS_fstat, file, result);
 }
 
+int fstatat(int folder, const char *path, struct stat *result, int flags) {
+  return syscall(SYS_newfstatat, folder, path, result, flags);
+}
+
 int mknod(const char *path, mode_t mode, dev_t device) {
   return syscall(SYS_mknodat, AT_FDCWD, path, mode, device);
 }
