@@ -76,6 +76,11 @@ struct Permutation {
   Value extract(Value vector, int64_t lane) {
     return vector::ExtractOp::create(builder, loc, vector, lane);
   }
+  /// Permutes the words of two adjacent lanes.
+  Value buildPair(Value words, int64_t lane, uint32_t selector) {
+    Value high = extract(words, lane + 1);
+    return build(extract(words, lane), high, selector);
+  }
   /// Returns the words as a vector of `type`.
   Value join(ArrayRef<Value> words, Type type) {
     auto wordType =
@@ -92,9 +97,7 @@ static Value packHalves(Permutation permutation, Value words, Type type,
   uint32_t selector = 0x5410 + 0x2222 * (byte / 2);
   SmallVector<Value> packed;
   for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 2)
-    packed.push_back(permutation.build(permutation.extract(words, i),
-                                       permutation.extract(words, i + 1),
-                                       selector));
+    packed.push_back(permutation.buildPair(words, i, selector));
   return permutation.join(packed, type);
 }
 
@@ -106,9 +109,7 @@ static Value packBytes(Permutation permutation, Value words, Type type,
   for (int64_t i = 0, e = countWords(words.getType()); i < e; i += 4) {
     SmallVector<Value> pairs;
     for (int64_t pair = i; pair < i + 4; pair += 2)
-      pairs.push_back(permutation.build(permutation.extract(words, pair),
-                                        permutation.extract(words, pair + 1),
-                                        selector));
+      pairs.push_back(permutation.buildPair(words, pair, selector));
     packed.push_back(permutation.build(pairs[0], pairs[1], 0x5410));
   }
   return permutation.join(packed, type);
@@ -199,10 +200,11 @@ static LogicalResult insertHalf(arith::OrIOp op, PatternRewriter &rewriter) {
     return rewriter.notifyMatchFailure(op, "no half moves between bytes");
   Permutation permutation{rewriter, op.getLoc()};
   SmallVector<Value> results;
-  for (int64_t lane = 0; lane < count; ++lane)
-    results.push_back(permutation.build(permutation.extract(words, lane),
-                                        permutation.extract(op.getRhs(), lane),
-                                        0x7324));
+  for (int64_t lane = 0; lane < count; ++lane) {
+    Value upper = permutation.extract(op.getRhs(), lane);
+    Value lower = permutation.extract(words, lane);
+    results.push_back(permutation.build(lower, upper, 0x7324));
+  }
   rewriter.replaceOp(op, permutation.join(results, op.getType()));
   return success();
 }
@@ -240,9 +242,11 @@ static LogicalResult roundPairs(arith::TruncFOp op, PatternRewriter &rewriter) {
   auto pairType = VectorType::get({2}, type.getElementType());
   SmallVector<Value> words;
   for (int64_t i = 0, e = type.getNumElements(); i < e; i += 2) {
+    Value lower = permutation.extract(op.getIn(), i);
+    Value upper = permutation.extract(op.getIn(), i + 1);
     Value pair = NVVM::ConvertF32x2ToBF16x2Op::create(
-        rewriter, op.getLoc(), pairType, permutation.extract(op.getIn(), i + 1),
-        permutation.extract(op.getIn(), i), Value(), NVVM::FPRoundingMode::RN);
+        rewriter, op.getLoc(), pairType, upper, lower, Value(),
+        NVVM::FPRoundingMode::RN);
     Value word =
         vector::BitCastOp::create(rewriter, op.getLoc(), wordType, pair);
     words.push_back(permutation.extract(word, 0));

@@ -372,8 +372,9 @@ Value LaunchBuilder::loadHistory(LoadHistoryOp op, Value entry) {
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();
   Value zero = b.integer(i32, 0);
+  Value step = i64(1), end = i64(op.getPlaneInfo().history - 1), begin = i64(0);
   auto loop = scf::ForOp::create(
-      builder, loc, i64(0), i64(op.getPlaneInfo().history - 1), i64(1), zero,
+      builder, loc, begin, end, step, zero,
       [&](OpBuilder &, Location, Value index, ValueRange largest) {
         Value value = load(advance(entry, index, valueBytes), i32);
         Value isNumber = b.compare(arith::CmpIPredicate::ult, value,
@@ -386,8 +387,8 @@ Value LaunchBuilder::loadHistory(LoadHistoryOp op, Value entry) {
 }
 
 void LaunchBuilder::pushHistory(PushHistoryOp op, Value entry, Value newest) {
-  scf::ForOp::create(builder, loc, i64(0), i64(op.getPlaneInfo().history),
-                     i64(1), newest,
+  Value step = i64(1), end = i64(op.getPlaneInfo().history), begin = i64(0);
+  scf::ForOp::create(builder, loc, begin, end, step, newest,
                      [&](OpBuilder &, Location, Value index, ValueRange newer) {
                        Value place = advance(entry, index, valueBytes);
                        Value older = load(place, newer[0].getType());
@@ -483,8 +484,9 @@ void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
   for (auto [slot, value] : llvm::enumerate(yielded)) {
     Value known = mapping.lookupOrDefault(value);
     Value bits = isa<FloatType>(known.getType()) ? b.bits(known) : known;
+    Value place = advance(slots, i64(slot), slotBytes);
     LLVM::StoreOp::create(builder, loc, b.resize(bits, builder.getI32Type()),
-                          advance(slots, i64(slot), slotBytes));
+                          place);
   }
 }
 
@@ -497,8 +499,9 @@ LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
           {pointer, pointer, pointer, builder.getI64Type()}));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock(builder));
+  Value step = i64(1), begin = i64(0);
   auto loop =
-      scf::ForOp::create(builder, loc, i64(0), function.getArgument(3), i64(1));
+      scf::ForOp::create(builder, loc, begin, function.getArgument(3), step);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   buildPrologueRow(function, loop.getInductionVar());

@@ -44,8 +44,9 @@ static Value addPairs(SequenceBuilder &b, Value first, Value second,
     even.push_back(lane);
     odd.push_back(lane + 1);
   }
-  return b.add(vector::ShuffleOp::create(b.builder, b.loc, first, second, even),
-               vector::ShuffleOp::create(b.builder, b.loc, first, second, odd));
+  Value right = vector::ShuffleOp::create(b.builder, b.loc, first, second, odd);
+  Value left = vector::ShuffleOp::create(b.builder, b.loc, first, second, even);
+  return b.add(left, right);
 }
 
 Value tandem::addNeighbours(SequenceBuilder &b, Value vector) {

@@ -87,10 +87,11 @@ static Value encodePairs(SequenceBuilder &b, Value x, Type format) {
   if (!type)
     return convert(b.zero(x.getType()), x);
   SmallVector<Value> words;
-  for (int64_t i = 0; i < type.getNumElements(); i += 2)
-    words.push_back(
-        convert(vector::ExtractOp::create(b.builder, b.loc, x, i + 1),
-                vector::ExtractOp::create(b.builder, b.loc, x, i)));
+  for (int64_t i = 0; i < type.getNumElements(); i += 2) {
+    Value lower = vector::ExtractOp::create(b.builder, b.loc, x, i);
+    Value upper = vector::ExtractOp::create(b.builder, b.loc, x, i + 1);
+    words.push_back(convert(upper, lower));
+  }
   int64_t count = words.size();
   auto halves = VectorType::get({count}, b.builder.getI16Type());
   Value codes = vector::FromElementsOp::create(b.builder, b.loc, halves, words);

@@ -239,8 +239,9 @@ static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
   Value isAtMost = b.compare(arith::CmpIPredicate::ule, bits,
                              b.like(bits, bitsOf(range.largest)));
   Value one = narrowPowerOfTwo(b, b.like(bits, bitsOf(1.0)), op.getType());
-  Value chosen = b.select(b.andi(isEnough, isAtMost),
-                          takeBits(b, op.getGiven()), takeBits(b, one));
+  Value otherwise = takeBits(b, one);
+  Value given = takeBits(b, op.getGiven());
+  Value chosen = b.select(b.andi(isEnough, isAtMost), given, otherwise);
   return {b.bitcast(chosen, op.getType())};
 }
 
@@ -273,8 +274,8 @@ static SmallVector<Value> buildLeast(SequenceBuilder &b, LeastOp op) {
 
 static SmallVector<Value> buildExponent(SequenceBuilder &b, ExponentOp op) {
   Type f32 = b.builder.getF32Type();
-  Value ratio =
-      b.div(widenScale(b, op.getScale()), b.bitcast(op.getLeast(), f32));
+  Value least = b.bitcast(op.getLeast(), f32);
+  Value ratio = b.div(widenScale(b, op.getScale()), least);
   // Multiplication by 8 is exact.
   Value range = b.real(f32, 8.0 * foldLog2(*op.getCode().getRange()));
   Value eighths = b.div(range, buildLog2(b, ratio));
@@ -335,9 +336,9 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
 static SmallVector<Value> buildDequantize(SequenceBuilder &b, DequantizeOp op) {
   SmallVector<Value> bits = llvm::map_to_vector(
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
-  Value value =
-      op.getCode().dequantize(b, bits, widenExponent(b, op.getExponent()),
-                              widenScale(b, op.getScale()));
+  Value scale = widenScale(b, op.getScale());
+  Value value = op.getCode().dequantize(
+      b, bits, widenExponent(b, op.getExponent()), scale);
   return {op.getCode().finish(b, value)};
 }
 

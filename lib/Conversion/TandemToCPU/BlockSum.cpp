@@ -84,8 +84,8 @@ void BlockSum::addBatch(SequenceBuilder &b, Value number) {
 
 /// Fills the blocks that the last batch lacks with -0.0.
 void BlockSum::fillBatch(SequenceBuilder &b, Value begin) {
-  auto loop = scf::ForOp::create(b.builder, b.loc, begin, launch.i64(lanes),
-                                 launch.i64(1));
+  Value step = launch.i64(1), end = launch.i64(lanes);
+  auto loop = scf::ForOp::create(b.builder, b.loc, begin, end, step);
   OpBuilder::InsertionGuard guard(b.builder);
   b.builder.setInsertionPoint(loop.getBody()->getTerminator());
   LLVM::StoreOp::create(b.builder, b.loc, b.real(type, -0.0),

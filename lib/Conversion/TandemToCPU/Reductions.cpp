@@ -37,9 +37,11 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   Value &before = carried[llvm::find(carriers, op) - carriers.begin()];
   Value value = block.mapping.lookup(op->getOperand(0));
   auto partial = dyn_cast<PartialOp>(op);
-  if (width > 1 && (partial || mayHoldInPadding(cast<SetFlagOp>(op))))
-    value =
-        b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
+  if (width > 1 && (partial || mayHoldInPadding(cast<SetFlagOp>(op)))) {
+    Value identity = getIdentity(op);
+    value = lanes.inOrder(b, value);
+    value = b.select(laneExists(block), value, identity);
+  }
   before = partial ? buildJoin(b, partial.getKind(), before, value)
                    : b.ori(before, value);
 }

@@ -26,8 +26,8 @@ void tandem::storeTransposed(SequenceBuilder &b, LaunchBuilder &launch,
   int64_t width = cast<VectorType>(vector.getType()).getNumElements();
   Value count = arith::MinSIOp::create(builder, b.loc, b.subi(row.end, index),
                                        launch.i64(width));
-  auto lanes =
-      scf::ForOp::create(builder, b.loc, launch.i64(0), count, launch.i64(1));
+  Value step = launch.i64(1), begin = launch.i64(0);
+  auto lanes = scf::ForOp::create(builder, b.loc, begin, count, step);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(lanes.getBody()->getTerminator());
   Value lane = lanes.getInductionVar();

@@ -60,8 +60,8 @@ static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
       return arith::ExtSIOp::create(b.builder, b.loc, type, value);
     return arith::ExtUIOp::create(b.builder, b.loc, type, value);
   };
-  return b.compare(compare.getPredicate(), extend(compare.getLhs()),
-                   extend(compare.getRhs()));
+  Value right = extend(compare.getRhs());
+  return b.compare(compare.getPredicate(), extend(compare.getLhs()), right);
 }
 
 Value NVVMKernelBuilder::anyExisting(const Chunk &chunk, Value index,
@@ -155,7 +155,8 @@ SmallVector<Value> NVVMKernelBuilder::loadWide() {
 /// Returns the difference of two indices as an i32.
 static Value countFrom(SequenceBuilder &b, Value first, Value index) {
   Type i32 = b.builder.getI32Type();
-  return b.subi(b.resize(index, i32), b.resize(first, i32));
+  Value subtrahend = b.resize(first, i32);
+  return b.subi(b.resize(index, i32), subtrahend);
 }
 
 /// The difference fits into 32 bits, since the index is at most one step past
@@ -186,8 +187,8 @@ Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
   Value offset = countFrom(b, first, index);
   if (group > 1)
     offset = b.shr(offset, llvm::Log2_64(group));
-  return launch.advance(launch.addressOf(chunk, plane, chunk.begin),
-                        b.resize(offset, builder.getI64Type()),
+  offset = b.resize(offset, builder.getI64Type());
+  return launch.advance(launch.addressOf(chunk, plane, chunk.begin), offset,
                         planes[plane].bytes);
 }
 

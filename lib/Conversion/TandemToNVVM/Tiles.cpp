@@ -29,8 +29,8 @@ void NVVMKernelBuilder::buildBand(LLVM::LLVMFuncOp entry, Value bandIndex,
   SequenceBuilder b(builder, loc);
   Chunk band = launch.readTile(entry, bandIndex);
   Value columns = b.muli(threads, launch.i64(width));
-  auto tiles = scf::ForOp::create(builder, loc, launch.i64(0), band.partsOfRow,
-                                  launch.i64(1));
+  Value step = launch.i64(1), first = launch.i64(0);
+  auto tiles = scf::ForOp::create(builder, loc, first, band.partsOfRow, step);
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(tiles.getBody()->getTerminator());

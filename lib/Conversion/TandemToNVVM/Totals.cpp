@@ -40,12 +40,14 @@ void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
       },
       [&](OpBuilder &inner, Location, ValueRange state) {
         Value next = b.addi(state[0], state[0]);
+        Value end = b.subi(count, state[0]);
         scf::ForOp::create(
-            inner, loc, launch.i64(0), b.subi(count, state[0]), next,
-            ValueRange(), [&](OpBuilder &, Location, Value part, ValueRange) {
+            inner, loc, launch.i64(0), end, next, ValueRange(),
+            [&](OpBuilder &, Location, Value part, ValueRange) {
               Value left = place(part), right = place(b.addi(part, state[0]));
-              Value both = buildJoin(b, item.kind, launch.load(left, item.type),
-                                     launch.load(right, item.type));
+              Value second = launch.load(right, item.type);
+              Value both =
+                  buildJoin(b, item.kind, launch.load(left, item.type), second);
               LLVM::StoreOp::create(builder, loc, both, left);
               scf::YieldOp::create(builder, loc);
             });
@@ -202,10 +204,11 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   Chunk source = launch.readTensor(entry, first);
   Chunk tensor = launch.readTensor(entry, loop.getInductionVar());
-  for (PartialOp op : reduced)
-    LLVM::StoreOp::create(builder, loc,
-                          launch.load(total(source, op), getType(op)),
-                          total(tensor, op));
+  for (PartialOp op : reduced) {
+    Value place = total(tensor, op);
+    Value value = launch.load(total(source, op), getType(op));
+    LLVM::StoreOp::create(builder, loc, value, place);
+  }
 }
 
 void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {

@@ -33,7 +33,8 @@ Value tandem::shuffleButterfly(SequenceBuilder &b, Value value,
   Value bits = isa<FloatType>(type) ? b.bits(value) : value;
   Value low = shuffleWord(b, b.resize(bits, i32), distance);
   Value high = shuffleWord(b, b.resize(b.shr(bits, 32), i32), distance);
-  bits = b.ori(b.shl(b.resize(high, i64), 32), b.resize(low, i64));
+  Value lower = b.resize(low, i64);
+  bits = b.ori(b.shl(b.resize(high, i64), 32), lower);
   return isa<FloatType>(type) ? b.bitcast(bits, type) : bits;
 }
 

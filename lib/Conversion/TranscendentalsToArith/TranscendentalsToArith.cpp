@@ -80,7 +80,8 @@ static Value buildExp(SequenceBuilder &b, Value x) {
   Value rest = b.fma(b.mul(r, r), b.polynomial(r, expCoefficients), r);
   Value power = b.add(real(1.0), rest);
   // Adding 256 makes n non-negative, so that a shift halves it.
-  Value n = b.subi(b.bits(sum), b.like(b.bits(sum), 0x4B400000 - 256));
+  Value n = b.bits(sum);
+  n = b.subi(n, b.like(n, 0x4B400000 - 256));
   Value half = b.shr(n, 1);
   Value first = buildPower(b, b.subi(half, b.like(half, 1)));
   Value second = buildPower(b, b.subi(b.subi(n, half), b.like(half, 1)));

@@ -290,7 +290,8 @@ static Value packMagnitude(SequenceBuilder &b, Value magnitude,
   int quantum = format.minExponent() - int(format.mantissaBits);
   Value value = b.bitcast(magnitude, b.builder.getF32Type());
   Value anchor = b.fromBits(value.getType(), powerOfTwo(quantum + 23));
-  Value subnormal = b.subi(b.bits(b.add(value, anchor)), b.bits(anchor));
+  Value zero = b.bits(anchor);
+  Value subnormal = b.subi(b.bits(b.add(value, anchor)), zero);
   Value normal = b.shr(
       b.subi(magnitude, b.like(magnitude, uint64_t(127 - format.bias) << 23)),
       droppedBits(format));
@@ -367,7 +368,8 @@ Value tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
 
 Value tandem::fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z) {
   Type f64 = b.builder.getF64Type();
-  Value product = b.mul(b.convert(x, f64), b.convert(y, f64));
+  Value factor = b.convert(y, f64);
+  Value product = b.mul(b.convert(x, f64), factor);
   Value addend = b.convert(z, f64);
   Value sum = b.add(product, addend);
   Value second = b.sub(sum, product);

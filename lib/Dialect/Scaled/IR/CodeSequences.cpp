@@ -65,7 +65,8 @@ Value scaled::raiseToSmallest(SequenceBuilder &b, Value x, Type format) {
 
 /// Returns a number that is not negative with the sign of y.
 static Value copySign(SequenceBuilder &b, Value magnitude, Value y) {
-  Value sign = b.andi(b.bits(y), b.like(b.bits(y), f32SignMask));
+  Value bits = b.bits(y);
+  Value sign = b.andi(bits, b.like(bits, f32SignMask));
   return b.bitcast(b.ori(b.bits(magnitude), sign), b.builder.getF32Type());
 }
 
@@ -107,7 +108,8 @@ Value scaled::orientSignedBits(SequenceBuilder &b, Value y, Value random,
 
 Value scaled::roundSigned(SequenceBuilder &b, Value level) {
   Value anchor = b.real(level.getType(), 0x1.8p23);
-  return b.subi(b.bits(b.add(level, anchor)), b.bits(anchor));
+  Value zero = b.bits(anchor);
+  return b.subi(b.bits(b.add(level, anchor)), zero);
 }
 
 Value scaled::roundSignedLevel(SequenceBuilder &b, Value y, Value level,

@@ -124,9 +124,10 @@ static Value roundToCode(SequenceBuilder &b, Value y, Value isFinite,
   if (rounding == RoundingMode::nearest)
     return convertToCode(b, y, isFinite, format);
   FloatFormat fields = FloatFormat::get(format);
-  Value code = tandem::roundMagnitude(
-      b, clampMagnitude(b, y, getLargestOf(format)), fields, rounding,
-      orientBits(b, y, random, rounding));
+  Value oriented = orientBits(b, y, random, rounding);
+  Value code =
+      tandem::roundMagnitude(b, clampMagnitude(b, y, getLargestOf(format)),
+                             fields, rounding, oriented);
   return b.resize(encodeFloat(b, y, isFinite, code, fields),
                   tandem::getBitsType(format));
 }
@@ -212,8 +213,8 @@ SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  return b.add(convertFromCode(b, codes[0], getFormat()),
-               convertFromCode(b, codes[1], getFormat()));
+  Value low = convertFromCode(b, codes[1], getFormat());
+  return b.add(convertFromCode(b, codes[0], getFormat()), low);
 }
 
 //===----------------------------------------------------------------------===//

@@ -116,7 +116,8 @@ SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
   Value eighths = widenExponent(b, inputs.exponent);
   Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
   Value fraction = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
-  Value power = buildExp2(b, b.mul(b.spread(k, y), buildLog2(b, fraction)));
+  Value exponent = buildLog2(b, fraction);
+  Value power = buildExp2(b, b.mul(b.spread(k, y), exponent));
   power = multiplyByLargest(b, power, y, getCode());
   Value stretched = math::CopySignOp::create(b.builder, b.loc, power, y);
   if (!isAbsorbing(getCode()))

@@ -172,6 +172,7 @@ Value MuLawCodeAttr::dequantize(SequenceBuilder &b, ValueRange codes, Value,
   Value word = b.resize(codes[0], b.builder.getI32Type());
   Value sum = decodeSum(b, *this, word);
   Value twice = b.mul(scale, b.real(scale.getType(), -2.0));
-  Value number = b.fma(sum, b.spread(scale, sum), b.spread(twice, sum));
+  Value offset = b.spread(twice, sum);
+  Value number = b.fma(sum, b.spread(scale, sum), offset);
   return takeSign(b, *this, number, word);
 }

@@ -77,9 +77,11 @@ private:
     if (factor && !isa<BlockArgument>(factor))
       return op->emitError("the factor must be uniform: made only of "
                            "hyperparameters and literals");
-    if (factor)
-      add(b.mul(b.convert(getFactorMinusOne(kernel, factor), f64),
-                b.convert(op->getOperand(0), f64)));
+    if (factor) {
+      Value value = b.convert(op->getOperand(0), f64);
+      factor = getFactorMinusOne(kernel, factor);
+      add(b.mul(b.convert(factor, f64), value));
+    }
     if (auto accumulate = dyn_cast<AccumulateOp>(op))
       add(b.convert(accumulate.getAddend(), f64));
     else if (auto ema = dyn_cast<EmaOp>(op))
