@@ -19,6 +19,7 @@
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/Support/Threading.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
@@ -45,14 +46,23 @@ std::string tandem::describeNativeISA() {
               : llvm::sys::getProcessTriple();
 }
 
+/// Registers LLVM's code generators. Threads may not register them at the same
+/// time.
+static void initializeArchitectures() {
+  static llvm::once_flag flag;
+  llvm::call_once(flag, [] {
+    for (const Architecture *architecture : getArchitectures())
+      architecture->initialize();
+  });
+}
+
 /// Returns a description of this machine, or of one with an instruction set.
 static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 findMachine(llvm::StringRef isa) {
+  initializeArchitectures();
   if (isa == "native") {
-    if (const Architecture *host = getHostArchitecture()) {
-      host->initialize();
+    if (getHostArchitecture())
       return llvm::orc::JITTargetMachineBuilder::detectHost();
-    }
     return llvm::createStringError("no code can be compiled for " +
                                    llvm::sys::getProcessTriple());
   }
@@ -61,7 +71,6 @@ findMachine(llvm::StringRef isa) {
     return ErrorBuilder(TandemErrorTarget)
            << "unknown instruction set '" << Named{TDM_MESSAGE_TARGET, isa}
            << "'; expected one of " + listISAs();
-  found.architecture->initialize();
   llvm::orc::JITTargetMachineBuilder builder(
       llvm::Triple(found.architecture->getTriple()));
   builder.setCPU(found.set->cpu.str());

@@ -20,9 +20,8 @@ using namespace tandem;
 /// many spill, and half as many leave a processor waiting.
 static constexpr int64_t width = 16;
 
-/// The features of every AArch64 processor.
-static constexpr llvm::StringLiteral neon[] = {"neon"};
-static constexpr InstructionSet sets[] = {{"aarch64", "generic", neon}};
+/// Every processor has NEON, and an emulator does not say so.
+static constexpr InstructionSet sets[] = {{"aarch64", "generic", {}}};
 static constexpr llvm::StringLiteral others[] = {"fullfp16", "bf16", "sve",
                                                  "sve2"};
 
