@@ -2,6 +2,7 @@
 # build directory.
 
 import os
+import platform
 import shutil
 
 import lit.formats
@@ -44,6 +45,9 @@ if os.environ.get("TANDEM_VERIFY_ROUNDTRIP"):
 config.substitutions.append((word, opt_command()))
 config.substitutions.append(("%python", f'"{config.python_executable}"'))
 config.substitutions.append(("%tandem_src_root", config.tandem_src_root))
+# The instruction set of every processor of this machine's architecture.
+baselines = {"aarch64": "aarch64", "arm64": "aarch64"}
+config.substitutions.append(("%baseline", baselines.get(platform.machine(), "x86-64")))
 config.substitutions.append(("%capi", os.path.join(config.test_exec_root, "CAPI")))
 
 for tool in ("mlir-translate", "llc", "clang-format"):

@@ -38,13 +38,20 @@ static float step(tdm_kernel *kernel) {
   return param[size - 1];
 }
 
+/* The instruction set of every processor of this machine's architecture. */
+#ifdef __aarch64__
+static const char *baseline = "aarch64";
+#else
+static const char *baseline = "x86-64";
+#endif
+
 static void writePackage(const char *path) {
   TandemKernel *kernel = compileFor("sgd", "fp32");
   const tdm_kernel_desc *desc = tandemKernelGetInfo(kernel)->desc;
   CHECK(desc->num_hypers <= 2 && desc->num_integers == 0);
   CHECK_TEXT(desc->hypers[0].name, "lr");
   CHECK_TEXT(desc->planes[0].name, "param");
-  const char *name = "mine", *targets[] = {"x86-64", "sm_90"};
+  const char *name = "mine", *targets[] = {baseline, "sm_90"};
   REQUIRE(tandemSavePackage(path, &kernel, &name, 1, targets, 2));
   tandemKernelDestroy(kernel);
   // CHECK: written
@@ -74,7 +81,7 @@ static void testRuntime(const char *path) {
 }
 
 static void testCompiler(const char *path) {
-  TandemKernel *kernel = tandemKernelLoad(path, NULL, NULL, "x86-64");
+  TandemKernel *kernel = tandemKernelLoad(path, NULL, NULL, baseline);
   REQUIRE(kernel);
   CHECK_TEXT(tandemKernelGetInfo(kernel)->name, "mine");
   CHECK(tandemKernelGetNumTensors(kernel) == 2);
@@ -97,7 +104,7 @@ static void testCompiler(const char *path) {
 static void testOpen(const char *path) {
   tdm_package *package = NULL;
   REQUIRE_OK(tdm_package_open(path, &package));
-  TandemKernel *kernel = tandemKernelOpen(package, "mine", NULL, "x86-64");
+  TandemKernel *kernel = tandemKernelOpen(package, "mine", NULL, baseline);
   REQUIRE(kernel);
   CHECK(tandemKernelGetNumTensors(kernel) == 2);
   tandemKernelDestroy(kernel);

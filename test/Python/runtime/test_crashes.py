@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import tandem
-from support.kernels import compiled
+from support.kernels import BASELINE, compiled
 
 SUPPORT = Path(__file__).parents[1] / "support"
 BIN = Path(tandem._tandem.__file__).parents[2] / "bin"
@@ -157,9 +157,9 @@ def test_packages(crash_library, tmp_path, is_new):
     directory = tmp_path / "packages"
     directory.mkdir()
     output, old = directory / "kernel.tdm", None if is_new else tmp_path / "old.tdm"
-    compiled("sgd", "bf16").save(tmp_path / "whole.tdm", ["x86-64", "sm_90"])
+    compiled("sgd", "bf16").save(tmp_path / "whole.tdm", [BASELINE, "sm_90"])
     if old:
-        compiled("sgd", "fp32").save(old, ["x86-64"])
+        compiled("sgd", "fp32").save(old, [BASELINE])
     want = old and old.read_bytes()
 
     def check():
@@ -258,7 +258,7 @@ except ValueError as error:
 
 @pytest.mark.parametrize("limit, targets, message", [
     (300, ["sm_90"], "cannot write package '{path}': File too large"),
-    (300, ["x86-64"], "cannot write '"),
+    (300, [BASELINE], "cannot write '"),
 ])
 def test_a_full_disk(tmp_path, limit, targets, message):
     """The process that saves a package continues, and the old file remains."""

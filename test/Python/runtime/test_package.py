@@ -20,14 +20,22 @@ import pytest
 import tandem
 from model import OUTSIDE_STRATEGIES
 from support.build_example import build_example
-from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
+from support.kernels import (
+    BASELINE,
+    IMAGES,
+    assert_same,
+    compiled,
+    cpu_flags,
+    require_isa,
+    run,
+    seed_of,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 #: The folder in which the runtime was built, next to the package under test.
 RUNTIME = Path(tandem.__file__).parents[2] / "runtime"
-ISAS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: An instruction set that this machine supports.
-ISA = "x86-64-v3" if "avx2" in cpu_flags() else "x86-64"
+ISA = "x86-64-v3" if "avx2" in cpu_flags() else BASELINE
 SHAPE = (37, 130)
 STORAGE = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
@@ -81,7 +89,7 @@ def test_a_loaded_kernel_is_the_one_that_was_compiled(strategy, tmp_path):
 
 def test_planes_say_what_they_hold(tmp_path):
     kernel = compiled("adamw", "coat")
-    kernel.save(tmp_path / "coat.tdm", ["x86-64"])
+    kernel.save(tmp_path / "coat.tdm", [BASELINE])
     docs = {plane.role: plane.doc for plane in tandem.load(tmp_path / "coat.tdm").planes}
     assert docs == {plane.role: plane.doc for plane in kernel.planes} == {
         role: f"{what}, stored as {kernel.storages[role]}" for role, what in (
@@ -95,9 +103,9 @@ def test_planes_say_what_they_hold(tmp_path):
     ("lamb", "fp8-lm-delayed"), ("adamw", "bf16-stochastic")])
 def test_every_instruction_set_gives_the_same_bits(graph, strategy, tmp_path):
     kernel = compiled(graph, strategy)
-    kernel.save(tmp_path / "kernel.tdm", ISAS)
+    kernel.save(tmp_path / "kernel.tdm", IMAGES)
     want = step(kernel)
-    for isa in ISAS:
+    for isa in IMAGES:
         require_isa("x86-64" if isa == "x86-64-v2" else isa)
         loaded = tandem.load(tmp_path / "kernel.tdm", isa=isa)
         assert loaded.isa == isa
@@ -108,15 +116,15 @@ def test_kernels_name_their_instruction_sets(tmp_path):
     """For this machine this is the best one in a package or, without one, the best with a name,
     and the processor."""
     kernel = compiled("adamw", "fp32")
-    kernel.save(tmp_path / "kernel.tdm", ISAS)
+    kernel.save(tmp_path / "kernel.tdm", IMAGES)
     chosen = tandem.load(tmp_path / "kernel.tdm").isa
-    assert chosen in ISAS and chosen >= ISA
+    assert chosen in IMAGES and chosen >= ISA
     named = re.fullmatch(r"(\S+) \(([\w-]+)(?:: ([\w.-]+(?:, [\w.-]+)*))?\)", kernel.isa)
     assert named[1] == chosen
     if cpu_flags():
         vbmi = "avx512vbmi" in cpu_flags() and chosen == "x86-64-v4"
         assert ("avx512vbmi" in (named[3] or "").split(", ")) is vbmi
-    assert tandem.compile("adamw", "fp32", isa="x86-64").isa == "x86-64"
+    assert tandem.compile("adamw", "fp32", isa=BASELINE).isa == BASELINE
     assert [compiled("adamw", "fp32", target=target).isa for target in (ISA, "sm_90")] == [
         ISA, "sm_90"]
 
@@ -269,11 +277,11 @@ def test_code_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no kernel 'lamb'; it has adamw"):
         tandem.load(path, "lamb")
     with pytest.raises(ValueError, match="no image for x86-64-v2 runs on cpu; there are some "
-                                         f"for sm_90, {ISA}; compile it for x86-64"):
+                                         f"for sm_90, {ISA}; compile it for {BASELINE}"):
         tandem.load(path, isa="x86-64-v2")
     compiled("adamw", "fp32").save(path, ["sm_90"])
     with pytest.raises(ValueError, match="kernel 'adamw': no image runs on cpu; there is one "
-                                         "for sm_90; compile it for x86-64"):
+                                         f"for sm_90; compile it for {BASELINE}"):
         tandem.load(path)
 
 

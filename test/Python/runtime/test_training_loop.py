@@ -18,7 +18,7 @@ import pytest
 
 import tandem
 from support.build_example import build_example
-from support.kernels import compiled
+from support.kernels import BASELINE, IMAGES, compiled
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples/training_loop"
@@ -36,7 +36,7 @@ def program(made_once):
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     path = tmp_path_factory.mktemp("package") / "adamw.tdm"
-    compiled("adamw", STRATEGY).save(path, ["x86-64", "x86-64-v2"])
+    compiled("adamw", STRATEGY).save(path, IMAGES[:2])
     return path
 
 
@@ -77,7 +77,7 @@ def test_goes_on_after_a_pause(program, package, tmp_path):
     """A resumed run has the same bits, with code for older processors as well."""
     whole, parts = tmp_path / "whole.bin", tmp_path / "parts.bin"
     run(program, package, 1, 60, whole)
-    run(program, package, 1, 30, parts, "x86-64")
+    run(program, package, 1, 30, parts, BASELINE)
     assert whole.read_bytes() != parts.read_bytes()
     run(program, package, 31, 60, parts)
     assert whole.read_bytes() == parts.read_bytes()
@@ -114,7 +114,7 @@ def test_refuses_what_it_cannot_use(program, package, tmp_path, arguments, statu
 
 
 def test_refuses_weights_of_another_type(program, tmp_path):
-    compiled("adamw", "fp32").save(tmp_path / "adamw.tdm", ["x86-64"])
+    compiled("adamw", "fp32").save(tmp_path / "adamw.tdm", [BASELINE])
     result = run(program, tmp_path / "adamw.tdm", 1, 1, tmp_path / "state.bin")
     assert result.returncode == 1
     assert "has no weights or gradients in bf16; write the package for another" in result.stderr

@@ -107,18 +107,23 @@ _NEEDS = {
     "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 } if platform.machine() in ("x86_64", "AMD64") else {"aarch64": set()}
-#: The instruction sets that compiled code is compared for. Every processor of this architecture
-#: has the first one.
+#: The instruction sets that compiled code is compared for.
 ISAS = tuple(_NEEDS)
+#: The instruction set of every processor of this architecture.
+BASELINE = ISAS[0]
+#: The instruction sets of this architecture that packages can have images for.
+IMAGES = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if len(ISAS) > 1 else ISAS
 
 
 @lru_cache(maxsize=None)
 def cpu_flags():
-    """Returns the features of this CPU; empty if the system does not list them."""
+    """Returns the features of this CPU; empty if the system does not list them. An emulator shows
+    those of the machine that it runs on, under the other architecture's title."""
+    title = "Features" if BASELINE == "aarch64" else "flags"
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
-                if line.startswith("flags"):
+                if line.startswith(title):
                     return frozenset(line.split(":")[1].split())
     except OSError:
         pass
