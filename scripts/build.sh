@@ -12,9 +12,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Configures a folder of build/aarch64 once: configure NAME SOURCE [OPTION...].
 configure() {
-  [[ -f build/aarch64/$1/build.ninja ]] || cmake -G Ninja -S "$2" -B "build/aarch64/$1" \
-    -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/aarch64-linux-gnu.cmake" \
-    -DTANDEM_AARCH64_ROOT="$root" -DCMAKE_BUILD_TYPE=Release "${@:3}"
+  local options
+  [[ ! -f build/aarch64/$1/build.ninja ]] || return 0
+  mapfile -t options < <(scripts/aarch64-options.sh)
+  cmake -G Ninja -S "$2" -B "build/aarch64/$1" -DCMAKE_BUILD_TYPE=Release \
+    "${options[@]}" "${@:3}"
 }
 
 # The runtime by itself needs no LLVM. Sanitizers do not run under qemu-user.
@@ -25,16 +27,11 @@ build_runtime() {
   ninja -C build/aarch64/runtime -j "${BUILD_JOBS:-2}" "$@"
 }
 
-# Configures with the extension for the Python of the unpacked packages:
-# configure_python NAME [OPTION...].
+# Configures with the Python extension: configure_python NAME [OPTION...].
 configure_python() {
-  local version
-  version=$(basename "$root"/usr/include/python3.*)
   configure "$1" . "${@:2}" \
     -DTANDEM_BUILD_PYTHON=ON \
     -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
-    -DPython_INCLUDE_DIR="$root/usr/include/$version" \
-    -DSKBUILD_SOABI="cpython-${version//[^0-9]/}-aarch64-linux-gnu" \
     -Dnanobind_DIR="$(.venv/bin/python -m nanobind --cmake_dir)"
 }
 
@@ -46,7 +43,7 @@ build_python() {
 
 build_whole() {
   scripts/root-aarch64.sh
-  configure_python whole -DMLIR_DIR="$root/usr/lib/llvm-22/lib/cmake/mlir"
+  configure_python whole
   ninja -C build/aarch64/whole -j "${BUILD_JOBS:-2}" "$@"
 }
 
@@ -55,7 +52,6 @@ if [[ ${1:-} == --target ]]; then
     echo "build.sh: no target '${2:-}'; the only one is aarch64" >&2
     exit 2
   fi
-  root=$PWD/build/aarch64/root
   shift 2
   case ${1:-} in
   --runtime) build_runtime "${@:2}" ;;

@@ -3,8 +3,10 @@
 # root-aarch64.sh [--runtime | --python]. They come from this machine's sources of packages and are
 # not installed, so that it needs neither root's rights nor dpkg --add-architecture.
 #
-#   --runtime   only what the runtime and its tests need; 100 MB instead of 1.8 GB
+#   --runtime   only what the runtime and its tests need; 100 MB instead of 1.9 GB
 #   --python    also Python and its headers
+#
+# Without an option, they are also what scripts/emulate.sh runs commands with.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +15,8 @@ case ${1:-} in
 --runtime) ;;
 --python) packages+=(python3 libpython3-dev) ;;
 "") packages+=(python3 libpython3-dev llvm-22-dev libmlir-22-dev liblld-22-dev
-    mlir-22-tools) ;;
+    mlir-22-tools llvm-22-tools bash dash coreutils diffutils grep sed g++ cmake
+    ninja-build) ;;
 *)
   echo "root-aarch64.sh: unknown option $1; give --runtime, --python or nothing" >&2
   exit 2
@@ -48,6 +51,9 @@ TEXT
     dpkg-deb --fsys-tarfile "$package" |
       tar -x --keep-directory-symlink --no-same-owner -C "$root"
   done
+  # What the packages' scripts would do.
+  ln -sf gcc "$root/usr/bin/cc"
+  ln -sf g++ "$root/usr/bin/c++"
   rm -rf "$apt"
   printf '%s\n' "${packages[@]}" >"$stamp"
 fi

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# stage-gpu-check.sh FOLDER [--python=PATH]
+# stage-gpu-check.sh FOLDER [--python=PATH] [--target=aarch64]
 #
 # Collects in FOLDER what the GPU check needs on a machine with neither LLVM nor a
 # compiler: packages of every strategy, the runtime and its tests, the Python package
 # with the compiler inside, tools, benchmarks and tests. All of it requires glibc 2.36,
 # and the extension requires the Python that it is built for: 3.12 by default, or
 # --python=PATH or PYTHON312. No file is a symbolic link.
+#
+# With --target=aarch64 the folder is for a machine such as GH200 or GB200, whose host is
+# AArch64. It needs what `build.sh --target aarch64` needs, and an existing build of this
+# machine in build/, which compiles the packages. TANDEM_GPU_CHIP=sm_100 names the GPU of
+# GB200.
 #
 #   FOLDER/packages   compiled kernels, for CPUs and as PTX and machine code
 #   FOLDER/lib        libTandem, the runtime, and libraries that stand in for CUDA's
@@ -15,14 +20,15 @@
 #   FOLDER/checks     what runs there, at the same paths as in the repository
 #   FOLDER/unpack.py  to be run first: libTandem is compressed
 #
-# The build is kept in build/stage. scripts/try-stage.sh tries the folder in an
-# otherwise empty system.
+# The build is kept in build/stage or build/aarch64/stage. scripts/try-stage.sh tries the
+# folder in an otherwise empty system.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build/stage
 chip=${TANDEM_GPU_CHIP:-sm_90}
 limit_mb=60
+machine=$(uname -m)
 
 fail() {
   echo "stage-gpu-check.sh: $*" >&2
@@ -67,17 +73,21 @@ find_nanobind() {
 
 # Configures the build, and removes another Python from CMake's cache.
 configure() {
-  local nanobind llvm
+  local nanobind options
   nanobind=$(find_nanobind)
-  llvm=$(llvm-config-22 --prefix)
+  if [[ $machine == "$(uname -m)" ]]; then
+    options=(-DMLIR_DIR="$(llvm-config-22 --prefix)/lib/cmake/mlir")
+  else
+    scripts/root-aarch64.sh
+    mapfile -t options < <(scripts/aarch64-options.sh "$python")
+  fi
   cmake -G Ninja -S . -B "$build" -U '_Python_*' \
     -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_INSTALL_LIBDIR=lib \
-    -DMLIR_DIR="$llvm/lib/cmake/mlir" \
     -DPython_EXECUTABLE="$python" \
     -DTANDEM_BUILD_PYTHON=ON \
     -DTANDEM_STATIC_LLVM=ON \
-    -Dnanobind_DIR="$nanobind" >"$build.txt" 2>&1 ||
+    -Dnanobind_DIR="$nanobind" "${options[@]}" >"$build.txt" 2>&1 ||
     fail "CMake failed, see $build.txt"
 }
 
@@ -89,7 +99,9 @@ compile() {
 
 # Compiles gpu_check directly: as an example of the runtime's use, it has no build here.
 compile_gpu_check() {
-  "${CXX:-c++}" -std=c++17 -O2 -ffp-contract=off -s -static-libstdc++ -static-libgcc \
+  local compiler=${CXX:-c++}
+  [[ $machine == "$(uname -m)" ]] || compiler=$machine-linux-gnu-g++
+  "$compiler" -std=c++17 -O2 -ffp-contract=off -s -static-libstdc++ -static-libgcc \
     -I runtime/include examples/gpu_check/*.cpp -o "$folder/bin/gpu_check" \
     -L "$folder/lib" -ltandem_runtime -Wl,-rpath,'$ORIGIN/../lib' -pthread
 }
@@ -133,9 +145,14 @@ copy_checks() {
   find "$folder/checks" -name __pycache__ -prune -exec rm -r {} +
 }
 
+# The new compiler writes packages if it runs here, and otherwise this machine's build.
 write_packages() {
-  PYTHONPATH="$folder/python" PYTHONDONTWRITEBYTECODE=1 "$python" \
-    benchmarks/gpu/packages.py "$folder" --chip="$chip"
+  local path=$folder/python interpreter=$python
+  if [[ $machine != "$(uname -m)" ]]; then
+    path=build/python interpreter=.venv/bin/python
+  fi
+  PYTHONPATH=$path PYTHONDONTWRITEBYTECODE=1 "$interpreter" \
+    benchmarks/gpu/packages.py "$folder" --chip="$chip" --host="$machine"
 }
 
 #===------------------------------------------------------------------------===#
@@ -154,7 +171,7 @@ library.unlink()' "$folder/lib/libTandem.so"
 
 # Checks that the binaries need only glibc and libraries in the folder.
 check_needs() {
-  local allowed='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread))\.so\.[0-9]+$'
+  local allowed='^(ld-linux-(x86-64|aarch64)|lib(c|m|dl|rt|pthread))\.so\.[0-9]+$'
   local file name
   for file in "$folder"/bin/* "$folder"/lib/*.so* "$folder"/python/tandem/*.so; do
     for name in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
@@ -189,6 +206,7 @@ folder='' python=''
 for argument; do
   case $argument in
     --python=*) python=${argument#--python=} ;;
+    --target=aarch64) machine=aarch64 build=build/aarch64/stage ;;
     -*) fail "there is no option $argument; see the head of this file" ;;
     *) folder=$argument ;;
   esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# wheel.sh [--output FOLDER] [PYTHON...]
+# wheel.sh [--output FOLDER] [--target aarch64] [PYTHON...]
 #
 # Builds Tandem's wheels, which require only glibc and libgcc_s, and prints their sizes
 # and the oldest platform that auditwheel accepts for them:
@@ -12,6 +12,9 @@
 # The wheels are written to FOLDER, by default build/wheels. Builds are kept in
 # build/wheel: the first one takes as long as scripts/build.sh, each further Python a
 # minute. For a PYTHON, scikit-build-core and nanobind are downloaded; .venv has them.
+#
+# With --target aarch64, the wheels are cross-compiled for Linux on AArch64, with what
+# `build.sh --target aarch64` needs, in build/aarch64/wheel.
 # Fails if a wheel is larger than promised or requires a newer platform than that of RHEL
 # 8, manylinux_2_28. scripts/try-wheel.sh tries the wheels.
 set -euo pipefail
@@ -19,10 +22,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build/wheel
 output=build/wheels
+machine=$(uname -m)
 pythons=()
 while (($#)); do
   case $1 in
   --output) output=${2:?"wheel.sh: --output needs a folder"}; shift ;;
+  --target)
+    [[ ${2:-} == aarch64 ]] || {
+      echo "wheel.sh: no target '${2:-}'; the only one is aarch64" >&2
+      exit 2
+    }
+    machine=aarch64 build=build/aarch64/wheel
+    shift
+    ;;
   -*)
     echo "wheel.sh: unknown option $1; give --output FOLDER, or interpreters" >&2
     exit 2
@@ -40,6 +52,7 @@ export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${BUILD_JOBS:-2}
 make_whole() {
   local python=$1 folder=$2
   shift 2
+  [[ $machine == "$(uname -m)" ]] || cross_compile "$python"
   rm -rf "$build/$folder"
   "$python" -m pip wheel -q --disable-pip-version-check --no-deps . \
     --config-settings=cmake.define.TANDEM_XLA_INCLUDE_DIR="$xla" \
@@ -50,6 +63,13 @@ make_whole() {
     exit 1
   }
   ls "$build/$folder"/*.whl
+}
+
+# Tells CMake and scikit-build-core that the wheels are for `machine` and PYTHON's version.
+cross_compile() {
+  CMAKE_ARGS=$(scripts/aarch64-options.sh "$1")
+  SETUPTOOLS_EXT_SUFFIX=.$(sed -n 's/^-DSKBUILD_SOABI=//p' <<<"$CMAKE_ARGS").so
+  export CMAKE_ARGS SETUPTOOLS_EXT_SUFFIX _PYTHON_HOST_PLATFORM=linux-$machine
 }
 
 # Prints the platform's name, given by the versions of glibc's symbols.
@@ -78,7 +98,8 @@ xla=$(.venv/bin/python -c 'import importlib.util as u
 jaxlib = u.find_spec("jaxlib")
 print(jaxlib.submodule_search_locations[0] + "/include" if jaxlib else "")')
 [[ $xla ]] || echo "wheel.sh: .venv has no jaxlib, and the wheels have no tandem.jax" >&2
-rm -f "$output"/tandem_*.whl
+[[ $machine == "$(uname -m)" ]] || scripts/root-aarch64.sh
+rm -f "$output"/tandem_*"$machine".whl
 whole=$(make_whole .venv/bin/python whole --no-build-isolation \
   --config-settings=build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")
 platform=$(find_platform "$whole")
@@ -97,7 +118,7 @@ for python in "${pythons[@]}"; do
   "$build/tools/bin/python" scripts/split_wheel.py "$runtime" "$output" \
     --platform "$platform" >/dev/null
 done
-for wheel in "$output"/tandem_*.whl; do
+for wheel in "$output"/tandem_*"$machine".whl; do
   limit=1
   [[ $wheel != */tandem_mlir-* ]] || limit=60
   report "$wheel" "$limit"

@@ -6,12 +6,13 @@
 # This file compiles the packages that scripts/gpu-check.sh runs on a GPU.
 #
 #===----------------------------------------------------------------------===#
-"""packages.py FOLDER [--chip=sm_90]: writes FOLDER/packages/*.tdm, and to FOLDER/prepared.json
+"""packages.py FOLDER [--chip=sm_90] [--host=x86_64]: writes FOLDER/packages/*.tdm, and to FOLDER/prepared.json
 what they were made from."""
 
 import argparse
 import json
 import pathlib
+import platform
 import shutil
 import sys
 
@@ -22,6 +23,8 @@ sys.path[:0] = [str(HERE.parents[1] / "verification"), str(HERE.parent), str(HER
 import common  # noqa: E402
 from sass_figures import cycles  # noqa: E402
 
+#: The instruction sets of CPUs that packages have images for, by what `uname -m` prints.
+HOSTS = {"x86_64": ["x86-64", "x86-64-v3"], "aarch64": ["aarch64"]}
 LAYERS = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
 
 
@@ -68,8 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--chip", default="sm_90")
+    parser.add_argument("--host", choices=HOSTS, default=platform.machine(),
+                        help="the architecture of the GPU's host (default: this machine's)")
     options = parser.parse_args()
-    targets = ["x86-64", "x86-64-v3", options.chip]
+    targets = [*HOSTS[options.host], options.chip]
     if shutil.which("ptxas"):
         targets.append(f"cubin:{options.chip}")
     else:

@@ -52,6 +52,13 @@ struct Options {
 /// The exit status if there was nothing to check.
 static constexpr int skipped = 77;
 
+/// The instruction set of every processor of this program's architecture.
+#if defined(__aarch64__)
+static constexpr char baseline[] = "aarch64";
+#else
+static constexpr char baseline[] = "x86-64";
+#endif
+
 static const auto start = std::chrono::steady_clock::now();
 
 static double elapsed() {
@@ -229,7 +236,7 @@ void Run::runModes(const tdm_package *package, const tdm_kernel_info &kernel,
   require(tdm_package_load(package, kernel.name, cpu, nullptr, &onCPU.kernel));
   if (options.isCPU) {
     require(
-        tdm_package_load(package, kernel.name, cpu, "x86-64", &onGPU.kernel));
+        tdm_package_load(package, kernel.name, cpu, baseline, &onGPU.kernel));
     return runCompare(onCPU.kernel, onGPU.kernel, kernel, row);
   }
   if (options.modes.start)

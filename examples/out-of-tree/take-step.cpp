@@ -27,7 +27,7 @@ static tdm::Expected<tdm::Kernel> makeKernel(const std::string &strategy,
   if (!compiled)
     return compiled.error();
   tdm::PackageEntry entry = {"adamw", &*compiled};
-  std::vector<std::string> targets = {"x86-64"};
+  std::vector<std::string> targets = {"x86-64", "aarch64"};
   if (auto saved = tdm::savePackage(file, entry, targets); !saved)
     return saved.error();
   auto package = tdm::Package::open(file);
