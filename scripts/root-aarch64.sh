@@ -15,8 +15,8 @@ case ${1:-} in
 --runtime) ;;
 --python) packages+=(python3 libpython3-dev) ;;
 "") packages+=(python3 libpython3-dev llvm-22-dev libmlir-22-dev liblld-22-dev
-    mlir-22-tools llvm-22-tools bash dash coreutils diffutils grep sed g++ cmake
-    ninja-build) ;;
+    mlir-22-tools llvm-22-tools bash dash coreutils diffutils grep sed g++ cmake make
+    ninja-build libc-bin) ;;
 *)
   echo "root-aarch64.sh: unknown option $1; give --runtime, --python or nothing" >&2
   exit 2

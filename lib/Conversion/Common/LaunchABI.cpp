@@ -251,7 +251,8 @@ Value LaunchBuilder::getBlockNumber(const Chunk &chunk, Value row,
   unsigned shift = llvm::Log2_64(kernel.getBlockSize());
   Value across =
       b.shr(b.addi(chunk.columns, i64(kernel.getBlockSize() - 1)), shift);
-  return b.addi(b.muli(b.shr(row, shift), across), b.shr(column, shift));
+  Value blockInRow = b.shr(column, shift);
+  return b.addi(b.muli(b.shr(row, shift), across), blockInRow);
 }
 
 Value LaunchBuilder::getAxisTotal(const Chunk &chunk, uint64_t index,

@@ -95,8 +95,11 @@ SmallVector<Value> Philox::getWords(Value group) {
   for (unsigned round = 0; round < 10; ++round) {
     auto [low0, high0] = multiply(c[0], 0xD2511F53);
     auto [low1, high1] = multiply(c[2], 0xCD9E8D57);
-    c = {b.xori(b.xori(high1, c[1]), splat(key0)), low1,
-         b.xori(b.xori(high0, c[3]), splat(key1)), low0};
+    Value keys0 = splat(key0);
+    Value first = b.xori(b.xori(high1, c[1]), keys0);
+    Value keys1 = splat(key1);
+    Value third = b.xori(b.xori(high0, c[3]), keys1);
+    c = {first, low1, third, low0};
     key0 = b.addi(key0, b.like(key0, 0x9E3779B9));
     key1 = b.addi(key1, b.like(key1, 0xBB67AE85));
   }
@@ -113,7 +116,8 @@ SmallVector<Value> Philox::shift(SmallVector<Value> words, Value halves) {
       Value later = words[i + step];
       if (amount == 1) {
         Value low = b.andi(words[i], b.like(words[i], lowWord));
-        later = b.ori(b.shr(low, 16), b.shl(later, 16));
+        later = b.shl(later, 16);
+        later = b.ori(b.shr(low, 16), later);
       }
       shifted.push_back(b.select(isSet, later, words[i]));
     }
@@ -132,7 +136,8 @@ Value Philox::spread(ArrayRef<Value> words) {
     return vector::BitCastOp::create(b.builder, b.loc, type, all);
   }
   auto join = [&](Value low, Value high) {
-    return b.ori(b.andi(low, b.like(low, lowWord)), b.shl(high, 32));
+    Value upper = b.shl(high, 32);
+    return b.ori(b.andi(low, b.like(low, lowWord)), upper);
   };
   Value first = join(words[0], words[1]);
   Value second = join(words[2], words[3]);
@@ -214,7 +219,8 @@ static Value buildDitherWord(SequenceBuilder &b, const RandomSource &source,
   Value stratum = b.addi(b.muli(multiplier, place), drawn);
   Value refined = b.addi(base, b.muli(window, constant(goldenStep)));
   // The shift drops the bits above those modulo 64.
-  return b.ori(b.shl(stratum, 32 - windowBits), b.shr(refined, windowBits));
+  Value lower = b.shr(refined, windowBits);
+  return b.ori(b.shl(stratum, 32 - windowBits), lower);
 }
 
 Value tandem::buildDitherBits(SequenceBuilder &b, const RandomSource &source,

@@ -225,7 +225,8 @@ Parts tandem::mcf::sqrt(SequenceBuilder &b, ValueRange x) {
   Value root = b.sqrt(x[0]);
   Value residual = b.fma(b.neg(root), root, x[0]);
   Value s = root;
-  Value t = b.div(b.add(x[1], residual), b.add(root, root));
+  Value twice = b.add(root, root);
+  Value t = b.div(b.add(x[1], residual), twice);
   apply(fastTwoSum, b, s, t);
   Parts result = {s, t};
   Value zero = b.zero(root.getType());

@@ -89,8 +89,10 @@ Value ColumnReductions::sumLevels(SequenceBuilder &b, ArrayRef<Value> levels,
                                   Value rows) {
   Value total =
       b.select(isSet(b, rows, 0), levels[0], b.real(levels[0].getType(), -0.0));
-  for (unsigned level = 1; level < levels.size(); ++level)
-    total = b.select(isSet(b, rows, level), b.add(levels[level], total), total);
+  for (unsigned level = 1; level < levels.size(); ++level) {
+    Value sum = b.add(levels[level], total);
+    total = b.select(isSet(b, rows, level), sum, total);
+  }
   return total;
 }
 

@@ -74,8 +74,8 @@ scf::ForOp NVVMKernelBuilder::createLoop(LLVM::LLVMFuncOp entry) {
   numBlocks = sreg<NVVM::GridDimXOp>();
   Value first = b.addi(b.muli(blockIndex, threads), thread);
   auto [begin, end] = launch.getRangeUnlessSkipped(entry);
-  return scf::ForOp::create(builder, loc, b.addi(begin, first), end,
-                            b.muli(numBlocks, threads));
+  Value step = b.muli(numBlocks, threads);
+  return scf::ForOp::create(builder, loc, b.addi(begin, first), end, step);
 }
 
 /// Collects the values of the kernel's body that a block reduces.

@@ -149,9 +149,9 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter(TDM_LAUNCH_TOTALS, reduced);
   SequenceBuilder b(builder, loc);
   auto [begin, end] = launch.getRangeUnlessSkipped(entry);
-  auto tensors =
-      scf::ForOp::create(builder, loc, b.addi(begin, sreg<NVVM::BlockIdXOp>()),
-                         end, sreg<NVVM::GridDimXOp>());
+  Value numBlocks = sreg<NVVM::GridDimXOp>();
+  begin = b.addi(begin, sreg<NVVM::BlockIdXOp>());
+  auto tensors = scf::ForOp::create(builder, loc, begin, end, numBlocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
   Chunk tensor = launch.readTensor(entry, tensors.getInductionVar());
@@ -215,15 +215,15 @@ void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter(suffix, {});
   SequenceBuilder b(builder, loc);
   auto [begin, end] = launch.getRangeUnlessSkipped(entry);
-  auto chunks =
-      scf::ForOp::create(builder, loc, b.addi(begin, sreg<NVVM::BlockIdXOp>()),
-                         end, sreg<NVVM::GridDimXOp>());
+  Value numBlocks = sreg<NVVM::GridDimXOp>();
+  begin = b.addi(begin, sreg<NVVM::BlockIdXOp>());
+  auto chunks = scf::ForOp::create(builder, loc, begin, end, numBlocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
-  auto entries = scf::ForOp::create(
-      builder, loc, b.addi(chunk.begin, sreg<NVVM::ThreadIdXOp>()), chunk.end,
-      sreg<NVVM::BlockDimXOp>());
+  Value threads = sreg<NVVM::BlockDimXOp>();
+  Value first = b.addi(chunk.begin, sreg<NVVM::ThreadIdXOp>());
+  auto entries = scf::ForOp::create(builder, loc, first, chunk.end, threads);
   builder.setInsertionPoint(entries.getBody()->getTerminator());
   for (PartialOp op : reduced)
     joinParts(launch, b, chunk, op, entries.getInductionVar());

@@ -77,7 +77,8 @@ static Value buildExp(SequenceBuilder &b, Value x) {
   Value whole = b.sub(sum, real(0x1.8p23));
   Value r = b.fma(whole, real(-0x1.62e430p-1), x);
   r = b.fma(whole, real(0x1.05c610p-29), r);
-  Value rest = b.fma(b.mul(r, r), b.polynomial(r, expCoefficients), r);
+  Value sumOfPowers = b.polynomial(r, expCoefficients);
+  Value rest = b.fma(b.mul(r, r), sumOfPowers, r);
   Value power = b.add(real(1.0), rest);
   // Adding 256 makes n non-negative, so that a shift halves it.
   Value n = b.bits(sum);
@@ -99,10 +100,11 @@ static Value buildLog(SequenceBuilder &b, Value x) {
   Value field = b.andi(shifted, b.like(shifted, 0xFF800000));
   Value mantissa = b.bitcast(b.subi(bits, field), b.builder.getF32Type());
   Value f = b.sub(mantissa, real(1.0));
-  Value e = b.fma(b.toReal(field), real(0x1p-23),
-                  b.select(isSmall, real(-23.0), real(0.0)));
+  Value scaling = b.select(isSmall, real(-23.0), real(0.0));
+  Value e = b.fma(b.toReal(field), real(0x1p-23), scaling);
   Value square = b.mul(f, f);
-  Value rest = b.mul(b.mul(f, square), b.polynomial(f, logCoefficients));
+  Value sumOfPowers = b.polynomial(f, logCoefficients);
+  Value rest = b.mul(b.mul(f, square), sumOfPowers);
   rest = b.fma(e, real(0x1.7f7d1cp-20), rest);
   rest = b.fma(real(-0.5), square, rest);
   Value result = b.fma(e, real(0x1.62e4p-1), b.add(f, rest));
@@ -125,8 +127,8 @@ static Value buildTanh(SequenceBuilder &b, Value x) {
   auto real = [&](double value) { return b.real(x.getType(), value); };
   Value a = b.abs(x);
   Value square = b.mul(a, a);
-  Value small =
-      b.fma(b.mul(a, square), b.polynomial(square, tanhCoefficients), a);
+  Value sumOfPowers = b.polynomial(square, tanhCoefficients);
+  Value small = b.fma(b.mul(a, square), sumOfPowers, a);
   Value power = buildExp(b, b.add(a, a));
   Value large = b.sub(real(1.0), b.div(real(2.0), b.add(power, real(1.0))));
   Value isSmall = b.compare(arith::CmpFPredicate::OLT, a, real(0.625));

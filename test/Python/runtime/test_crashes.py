@@ -149,7 +149,7 @@ def test_arrays_in_a_file(crash_library, step, tmp_path, is_new):
 #===----------------------------------------------------------------------===#
 
 SAVE = ("import sys, tandem; "
-        "tandem.compile('sgd', 'bf16').save(sys.argv[1], ['x86-64', 'sm_90'])")
+        f"tandem.compile('sgd', 'bf16').save(sys.argv[1], ['{BASELINE}', 'sm_90'])")
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -186,7 +186,7 @@ def test_packages_of_translate(crash_library, tmp_path):
     assert kill_everywhere(
         crash_library, directory,
         [BIN / "tandem-translate", "--to-package", "--strategy=bf16",
-         "--targets=x86-64,sm_90", source, "-o", output],
+         f"--targets={BASELINE},sm_90", source, "-o", output],
         lambda: restore(output, None), check) >= 2
     assert tandem.load(output).name == "sgd"
 

@@ -79,8 +79,9 @@ Value tandem::roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
   Value sign = b.xori(bits, magnitude);
   Value isSubnormal = b.compare(CmpIPredicate::ult, magnitude,
                                 b.like(bits, powerOfTwo(format.minExponent())));
-  Value rounded = b.select(isSubnormal, roundSubnormal(b, magnitude, format),
-                           roundMantissa(b, magnitude, droppedBits(format)));
+  Value normal = roundMantissa(b, magnitude, droppedBits(format));
+  Value subnormal = roundSubnormal(b, magnitude, format);
+  Value rounded = b.select(isSubnormal, subnormal, normal);
   Value overflows = b.compare(CmpIPredicate::ugt, rounded,
                               b.like(bits, maxFiniteAsF32(format)));
   rounded = b.select(
@@ -167,7 +168,8 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   Value code = b.addi(shiftDown(b, x.significand, shift), x.base);
   Value unit = arith::ShLIOp::create(b.builder, b.loc, one, shift);
   Value half = b.subi(b.shr(unit, 1), one);
-  Value sum = b.addi(b.addi(x.significand, half), b.andi(code, one));
+  Value isOdd = b.andi(code, one);
+  Value sum = b.addi(b.addi(x.significand, half), isOdd);
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
@@ -350,8 +352,9 @@ static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
   Value bits = b.bits(value);
   Value isOdd = b.compare(CmpIPredicate::ne, b.andi(bits, b.like(bits, 1)),
                           b.like(bits, 0));
-  Value neighbour = b.select(grow, b.addi(bits, b.like(bits, 1)),
-                             b.subi(bits, b.like(bits, 1)));
+  Value one = b.like(bits, 1);
+  Value smaller = b.subi(bits, one), larger = b.addi(bits, one);
+  Value neighbour = b.select(grow, larger, smaller);
   Value adjusted = b.select(isOdd, bits, neighbour);
   return b.bitcast(b.select(inexact, adjusted, bits),
                    getElementTypeOrSelf(value.getType()));
@@ -362,7 +365,8 @@ Value tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
   Value back = b.convert(narrow, b.builder.getF64Type());
   // The comparison is ordered, so that a NaN is exact.
   Value inexact = b.compare(CmpFPredicate::ONE, back, wide);
-  Value grow = b.compare(CmpFPredicate::OLT, b.abs(back), b.abs(wide));
+  Value magnitude = b.abs(wide);
+  Value grow = b.compare(CmpFPredicate::OLT, b.abs(back), magnitude);
   return makeOdd(b, narrow, inexact, grow);
 }
 
@@ -374,7 +378,8 @@ Value tandem::fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z) {
   Value sum = b.add(product, addend);
   Value second = b.sub(sum, product);
   Value first = b.sub(sum, second);
-  Value error = b.add(b.sub(product, first), b.sub(addend, second));
+  Value errorOfSecond = b.sub(addend, second);
+  Value error = b.add(b.sub(product, first), errorOfSecond);
   Value zero = b.real(sum.getType(), 0.0);
   Value inexact = b.compare(CmpFPredicate::ONE, error, zero);
   Value errorSign = b.compare(CmpFPredicate::OGT, error, zero);

@@ -132,8 +132,8 @@ Value scaled::divideInteger(SequenceBuilder &b, Value number, double divisor,
   double place = std::ldexp(1.0, std::ilogb(1.0 / divisor) + 1 - bits);
   double upper = std::round(1.0 / divisor / place) * place;
   auto lower = static_cast<float>(1.0 / divisor - upper);
-  return b.fma(number, b.real(number.getType(), upper * unit),
-               b.mul(number, b.real(number.getType(), lower * unit)));
+  Value rest = b.mul(number, b.real(number.getType(), lower * unit));
+  return b.fma(number, b.real(number.getType(), upper * unit), rest);
 }
 
 Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,

@@ -306,7 +306,8 @@ SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
   Value magnitude =
       b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value one = b.real(y.getType(), 1.0);
-  Value curve = b.div(b.add(magnitude, magnitude), b.add(one, magnitude));
+  Value divisor = b.add(one, magnitude);
+  Value curve = b.div(b.add(magnitude, magnitude), divisor);
   Value levels = b.mul(curve, b.real(y.getType(), softsignLevels));
   Value code = roundSignedLevel(b, y, levels, inputs.random, getRounding());
   return {chooseFinite(b, inputs.isFinite, code, softsignNaN)};

@@ -319,7 +319,8 @@ SmallVector<Value> DynamicCodeAttr::encode(SequenceBuilder &b, Value y,
   Value nan = constant(layout.nan), code = rank;
   if (layout.isSigned()) {
     Value zero = constant(layout.zero);
-    code = b.select(isNegative, b.subi(zero, rank), b.addi(zero, rank));
+    Value above = b.addi(zero, rank), below = b.subi(zero, rank);
+    code = b.select(isNegative, below, above);
   } else {
     code = b.select(isNegative, nan, code);
   }

@@ -117,9 +117,9 @@ static Value encodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value sum,
   Value random = code.getRounding() == RoundingMode::nearest
                      ? b.like(bits, 0x8000)
                      : inputs.random;
-  Value word = b.addi(
-      b.muli(bits, b.like(bits, spacing.codes)),
-      b.ori(b.shl(random, 8), getAddend(b, spacing, bits, inputs.isFinite)));
+  Value addend = getAddend(b, spacing, bits, inputs.isFinite);
+  addend = b.ori(b.shl(random, 8), addend);
+  Value word = b.addi(b.muli(bits, b.like(bits, spacing.codes)), addend);
   if (isSigned(code))
     word = b.ori(word, b.andi(b.bits(sign), b.like(bits, tandem::f32SignMask)));
   Type i8 = b.builder.getIntegerType(8);
@@ -146,8 +146,8 @@ SmallVector<Value> MuLawCodeAttr::quantize(SequenceBuilder &b, Value x,
 static Value decodeSum(SequenceBuilder &b, MuLawCodeAttr code, Value word) {
   Spacing spacing = getSpacing(code);
   Value number = isSigned(code) ? b.andi(word, b.like(word, 0x7F)) : word;
-  Value bits =
-      b.addi(b.muli(number, b.like(word, spacing.units)), b.like(word, two));
+  Value offset = b.like(word, two);
+  Value bits = b.addi(b.muli(number, b.like(word, spacing.units)), offset);
   return b.bitcast(bits, b.builder.getF32Type());
 }
 

@@ -557,8 +557,8 @@ static Value roundByteOfBF16(SequenceBuilder &b, Value distance, Value random) {
   Value units =
       b.bits(b.fma(distance, b.real(distance.getType(), 0x1p23), anchor));
   uint32_t addend = -127 * llvm::bit_cast<uint32_t>(0x1.8p23f);
-  Value sum = b.addi(b.muli(units, b.like(units, 127)),
-                     b.ori(random, b.like(random, addend)));
+  Value fraction = b.ori(random, b.like(random, addend));
+  Value sum = b.addi(b.muli(units, b.like(units, 127)), fraction);
   return b.shrs(sum, 16);
 }
 

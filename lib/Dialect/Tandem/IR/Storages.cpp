@@ -482,7 +482,8 @@ Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,
   Value borrow = b.shr(low, 15);
   Value word = b.ori(b.shl(b.subi(high, borrow), 16), low);
   // A zero that other code has written has nothing to borrow from.
-  Value rest = b.ori(b.shl(high, 17), b.xori(borrow, b.like(borrow, 1)));
+  Value lacksBorrow = b.xori(borrow, b.like(borrow, 1));
+  Value rest = b.ori(b.shl(high, 17), lacksBorrow);
   Value isWritten = b.compare(arith::CmpIPredicate::eq, rest, b.like(rest, 0));
   return b.bitcast(b.select(isWritten, b.shl(high, 16), word),
                    builder.getF32Type());
