@@ -23,7 +23,7 @@ from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_acti
                              emulate)
 from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
                                 Lion, Optimizer, Recommendation, RMSprop, WeightAverage,
-                                change_strategy, convert_state, decode_weights,
+                                change_strategy, convert_state, decode_weights, doctor,
                                 from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
                                 weights)
 
@@ -35,5 +35,5 @@ __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compres
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
-           "distributed", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
+           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
            "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]

@@ -51,6 +51,7 @@ class LayerFunction(torch.autograd.Function):
             {role: shapes[step.per[role]] for role in step.outputs if step.is_plain(role)})
         planes = tensors | written | history.begin()
         step.run(shape, planes, hypers)
+        layer.note(planes, any(ctx.needs_input_grad))
         kept |= _for_others(layer, planes)
         ctx.save_for_backward(*(planes[name] for name in layer.restored),
                               *(tensors[name] for name in layer.again_read))

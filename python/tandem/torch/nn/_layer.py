@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -24,6 +24,11 @@ EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 #: The dtypes for a plane's entries. PyTorch sees 8-bit codes as bytes.
 HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
            "i16": torch.int16}
+
+
+#: Functions that see each layer that saves a tensor, with the planes of its forward pass by name
+#: and whether a backward pass may follow.
+OBSERVERS: list[Callable] = []
 
 
 class Pass(PassPlanes):
@@ -112,6 +117,11 @@ class Layer(_layers.Layer):
     """A layer whose passes run on PyTorch tensors."""
 
     _pass_type = Pass
+
+    def note(self, planes: Mapping[str, torch.Tensor], is_recorded: bool) -> None:
+        """Tells observers, of which there are usually none, what a forward pass has saved."""
+        for observe in OBSERVERS:
+            observe(self, planes, is_recorded)
 
 
 @functools.lru_cache(maxsize=None)

@@ -99,6 +99,7 @@ class SavedInputs:
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | history.begin()
         planes |= planes_of({"x": x})
         layer.forward.run(shape, planes)
+        layer.note(planes, True)
         role = layer.saved[0].role
         names = [*layer.restored, *([f"{role}.transposed"] if copies else [])]
         kept = {name.removeprefix(role): planes[name] for name in names if name in planes}

@@ -15,6 +15,7 @@ from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, Ad
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
+from tandem.torch.optim.diagnosis._doctor import doctor
 from tandem.torch.optim.peers._bitsandbytes import from_bitsandbytes, to_bitsandbytes
 from tandem.torch.optim.state._change import change_strategy
 from tandem.torch.optim.state._convert import convert_state
@@ -24,5 +25,5 @@ from tandem.torch.optim.state._weights import WeightAverage, weights
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "IncompatibleKeys", "LAMB",
            "Lion", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
-           "change_strategy", "convert_state", "decode_weights", "from_bitsandbytes",
+           "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "recommend", "to_bitsandbytes", "weights"]

@@ -1,0 +1,1 @@
+"""The doctor: what parameters lose under the strategy that they have, and under others."""
