@@ -14,6 +14,7 @@ The packages mirror PyTorch's: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn`
 from tandem.torch import _versions  # reports a missing PyTorch early
 from tandem.torch import distributed, nn, optim
 from tandem.torch._fp8_lm import FP8LM, fp8_lm
+from tandem.torch._training_memory import Memory, memory
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,
                                     RecipeSetting, StrategySetting)
 from tandem.torch._sharpness import sharpness
@@ -31,9 +32,9 @@ share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
-           "MaskSetting", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
+           "MaskSetting", "Memory", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
-           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
+           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim",
            "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]

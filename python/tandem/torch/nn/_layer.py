@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import contextvars
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
 from tandem import _layers
-from tandem._convert import Executor
+from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules, compile_rules
 from tandem._layers import PassPlanes
 from tandem._plan import Plan
@@ -29,6 +31,27 @@ HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
 #: Functions that see each layer that saves a tensor, with the planes of its forward pass by name
 #: and whether a backward pass may follow.
 OBSERVERS: list[Callable] = []
+
+
+#: Whether layers take tensors on the meta device, and compute only the shapes of their results.
+_SHAPES_ONLY = contextvars.ContextVar("shapes_only", default=False)
+
+
+@contextlib.contextmanager
+def shapes_only() -> Iterator[None]:
+    """Returns a context in which layers take tensors on the meta device, as PyTorch's do."""
+    before = _SHAPES_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _SHAPES_ONLY.reset(before)
+
+
+def executor_of(x: torch.Tensor) -> Executor | None:
+    """Returns the executor for a tensor; None if kernels cannot run there."""
+    if x.is_meta and _SHAPES_ONLY.get():
+        return CPU
+    return _executor.executor_of(x)
 
 
 class Pass(PassPlanes):
@@ -57,7 +80,10 @@ class Pass(PassPlanes):
         """Launches the kernel on planes, all of which must be given."""
         if 0 in shape or not self._names:
             return
-        executor = _executor.executor_of(next(iter(tensors.values())))
+        first = next(iter(tensors.values()))
+        if first.is_meta:
+            return
+        executor = executor_of(first)
         plan = self._plan(executor)
         plan.update([shape], [[tensors[name].data_ptr() for name in self._names]])
         if executor.is_capturing:

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map_only
 from tandem._convert import Executor
 from tandem._plane import Granularity, RoleKind
 from tandem._storages import described
-from tandem.torch import _executor
+from tandem.torch.nn import _layer
 from tandem.torch.nn._layer import Pass, decoder
 
 _SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
@@ -118,7 +118,7 @@ def rows_of(x: torch.Tensor) -> tuple[int, int]:
 
 def executor_of(x: torch.Tensor) -> Executor | None:
     """Returns the executor for a tensor or its planes; None if kernels cannot run there."""
-    return _executor.executor_of(x.planes[""] if isinstance(x, StoredTensor) else x)
+    return _layer.executor_of(x.planes[""] if isinstance(x, StoredTensor) else x)
 
 
 def decoded(x: torch.Tensor) -> torch.Tensor:

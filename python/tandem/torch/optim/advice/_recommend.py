@@ -169,7 +169,7 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
     for tensor in tensors:
         if tensor.trains:
             footprints.check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
-    tensors = ([_spread(tensor, ranks) for tensor in tensors] if ranks > 1
+    tensors = ([spread(tensor, ranks) for tensor in tensors] if ranks > 1
                else list(map(on_first_rank, tensors)))
     ranks = max(ranks, ranks_of(tensors))
     search = Search(tensors, [betas[1] if betas else USUAL_BETA2],
@@ -237,7 +237,7 @@ def _rows() -> object:
     return Rows(0)
 
 
-def _spread(tensor: Described, ranks: int) -> Described:
+def spread(tensor: Described, ranks: int) -> Described:
     """Returns the tensor as fully_shard would shard it over a number of ranks."""
     if tensor.shard is not None:
         raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "

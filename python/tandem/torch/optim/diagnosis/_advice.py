@@ -141,8 +141,10 @@ def _options(doctor: Doctor) -> list[str]:
     group = doctor.param_groups[0]
     names = [name for name in ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov",
                                "alpha", "lr_decay", "max_norm") if name in group]
-    found = [f"{name}={_text(group[name])}" for name in names
-             if group[name] or name in ("weight_decay", "eps")]
+    # Schedulers keep the rate that they began with.
+    values = {name: group.get(f"initial_{name}", group[name]) for name in names}
+    found = [f"{name}={_text(value)}" for name, value in values.items()
+             if value or name in ("weight_decay", "eps")]
     return [*found, *(['decay="before"'] if doctor.decays_before else [])]
 
 

@@ -65,8 +65,8 @@ class Edges:
 
     @property
     def _is_due(self) -> bool:
-        return (self._steps % self._every == 0 and self._passes < PASSES
-                and torch.is_grad_enabled())
+        """Whether activations of the current step are compared."""
+        return self._steps % self._every == 0 and self._passes < PASSES
 
     def _enter(self, name: str, module: torch.nn.Module):
         layer = _LAYERS.get(type(module))
@@ -75,7 +75,8 @@ class Edges:
 
         def enter(_, inputs: tuple) -> None:
             self._names.append(name)
-            if layer and inputs and self._is_due and module.training:
+            if (layer and inputs and self._is_due and module.training
+                    and torch.is_grad_enabled()):
                 with torch.no_grad():
                     self._compare(name, layer, {"x": inputs[0]})
 
@@ -86,18 +87,17 @@ class Edges:
             self._names.pop()
 
     @torch.no_grad()
-    def _see(self, layer: Layer, planes: Mapping[str, torch.Tensor], is_grad: bool) -> None:
+    def _see(self, layer: Layer, planes: Mapping[str, torch.Tensor], is_recorded: bool) -> None:
         """Compares what a layer of :mod:`tandem.torch.nn` has saved."""
-        if not (self._steps % self._every == 0 and self._passes < PASSES and is_grad):
+        if not (self._is_due and is_recorded):
             return
         label = self._names[-1] if self._names else f"{layer.name} {self._count}"
         self._count += 1
-        inputs = {}
-        for role in layer.forward.storages:
+        inputs, given = {}, {plane.role for plane in layer.forward.planes(RoleKind.INPUT)}
+        for role in dict.fromkeys(plane.role for plane in layer.saved):
             source = _input_of(role)
-            x = planes.get(source)
-            if (role in {plane.role for plane in layer.saved} and x is not None
-                    and x.is_floating_point() and x.dim() and x.dtype in EDGES):
+            x = planes.get(source) if source in given else None
+            if x is not None and x.dtype in EDGES:
                 inputs[source] = x
                 self._add(label, source, layer._recipe, True, _saved(layer, role, planes, x), x)
         self._compare(label, layer.name, inputs)
@@ -111,8 +111,8 @@ class Edges:
         for recipe in self._recipes:
             x = next(iter(rows.values()))
             layer = compiled(name, recipe, x.dtype, x.dtype, (), (), executor_of(x).target)
-            if layer.remembered or set(rows) < {"gate", "up"} & set(layer.forward.storages):
-                continue  # scales of earlier steps are not known here
+            if _has_history(layer) or not {"gate", "up"} & set(layer.forward.storages) <= set(rows):
+                continue
             planes = _stored(layer, rows)
             for role in dict.fromkeys(plane.role for plane in layer.saved):
                 if (source := _input_of(role)) in rows:
@@ -134,6 +134,12 @@ class Edges:
                  "error": (error / square) ** 0.5 if square else 0.0}
                 for (label, tensor, recipe, is_own), (error, square) in self._sums.items()
                 if is_own or (label, tensor, recipe, True) not in self._sums]
+
+
+def _has_history(layer: Layer) -> bool:
+    """Returns whether a layer's scales depend on earlier steps, which are not known here, or
+    whether it draws random bits, which belong to the run."""
+    return bool(layer.remembered) or RoleKind.SEED in layer.forward.kernel.integers.values()
 
 
 def _input_of(role: str) -> str:

@@ -195,7 +195,7 @@ class Doctor:
                 known[id(param)] = name
         return [named.get(id(param)) or known.get(id(param))
                 or f"{at}: {'x'.join(map(str, param.shape)) or 'scalar'}"
-                for at, param in enumerate(self._watch.params)]
+                for at, param in enumerate(self.params)]
 
     @property
     def roles(self) -> list[str]:
@@ -203,9 +203,9 @@ class Doctor:
         if self._model is not None:
             found = {id(param): described.role for described, (_, param) in zip(
                 describe(self._model), self._model.named_parameters())}
-            return [found.get(id(param), "matrices") for param in self._watch.params]
+            return [found.get(id(param), "matrices") for param in self.params]
         return [describe_parameter(param, name if ": " not in name else None).role
-                for param, name in zip(self._watch.params, self.names)]
+                for param, name in zip(self.params, self.names)]
 
     def label(self, shadow: Shadow, at: int) -> str:
         """Returns the name of a shadow's strategy for a parameter."""
@@ -213,6 +213,14 @@ class Doctor:
             return shadow.name
         param, group = self._watch.params[at], self._watch._started.groups[at]
         return self._origin.label(param, self._origin.optimizer.param_groups[group])
+
+    def title(self, number: int) -> str:
+        """Returns the name of a shadow's strategy, or of several that the run has."""
+        shadow = self.shadows[number]
+        if number:
+            return shadow.name
+        labels = dict.fromkeys(self.label(shadow, at) for at in range(len(self.params)))
+        return " and ".join(labels) + " (has)"
 
     def finding(self, shadow: Shadow, members: Sequence[int] | None = None) -> Finding:
         """Returns what some parameters, or all, lose together under a shadow's strategy."""

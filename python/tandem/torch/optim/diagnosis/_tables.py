@@ -37,8 +37,7 @@ def _parameters(doctor: Doctor) -> str:
     """Returns the table of parameters under what they have."""
     own, names = doctor.shadows[0], doctor.names
     found = {at: doctor.finding(own, [at]) for at in range(len(names))}
-    shown = sorted(found, key=lambda at: (_ORDER.index(found[at].verdict), at))
-    listed = sorted(shown[:MOST])
+    listed = sorted(worst_first(doctor)[:MOST])
     rows = [["parameter", "has", "lost", "EDQ", "kept", "error", "enough?", "why not"]]
     for at in listed:
         rows.append([names[at], doctor.label(own, at), *_cells(found[at]),
@@ -46,6 +45,13 @@ def _parameters(doctor: Doctor) -> str:
     more = len(found) - len(listed)
     last = f"\n... and {more} more, with verdicts no worse than those" if more else ""
     return "\n".join(aligned(rows, left=(0, 1, 6, 7))) + last
+
+
+def worst_first(doctor: Doctor) -> list[int]:
+    """Returns the numbers of the parameters, those with the worst verdicts first."""
+    verdicts = [doctor.finding(doctor.shadows[0], [at]).verdict
+                for at in range(len(doctor.params))]
+    return sorted(range(len(verdicts)), key=lambda at: (_ORDER.index(verdicts[at]), at))
 
 
 def _cells(found: Finding) -> list[str]:
@@ -69,19 +75,10 @@ def _strategies(doctor: Doctor) -> str:
         bytes = sum(map(float.__mul__, map(float, shadow.bytes_of), map(float, elements)))
         bad = sum(doctor.finding(shadow, [at]).verdict == "too little"
                   for at in range(len(elements)))
-        rows.append([_title(doctor, number), f"{bytes / sum(elements):.3g}", *_cells(found),
+        rows.append([doctor.title(number), f"{bytes / sum(elements):.3g}", *_cells(found),
                      _worst(found.moments), _worst(found.rest), _share(found.zeros),
                      _share(found.saturated), f"{bad} of {len(elements)}"])
     return "over all parameters\n" + "\n".join(aligned(rows, left=(0,)))
-
-
-def _title(doctor: Doctor, number: int) -> str:
-    """Returns the name of a shadow's strategy, or of several that the run has."""
-    shadow = doctor.shadows[number]
-    if number:
-        return shadow.name
-    labels = dict.fromkeys(doctor.label(shadow, at) for at in range(len(doctor.params)))
-    return " and ".join(labels) + " (has)"
 
 
 def _worst(found: dict[str, Ratio]) -> str:

@@ -33,8 +33,8 @@ class Watch:
     Attributes:
         steps: the number of steps that the shadows have taken.
         measured: the number of those whose changes were compared.
-        agreement: the run's change of weights in the direction of its shadow's, divided by that;
-            far from 1 if something other than the optimizer writes weights.
+        agreement: the run's change of weights in the direction of the reference's, divided by that
+            of its shadow; far from 1 if something other than the optimizer writes weights.
     """
 
     def __init__(self, origin: Origin, strategies: Sequence[str], is_given: bool,
@@ -171,7 +171,7 @@ class Watch:
         """Compares weights and states with the reference's, and lets all states decay without
         gradients."""
         reference = self.reference.weights() - self._first[self.reference]
-        self.agreement = self._agreement()
+        self.agreement = self._agreement(reference)
         exact = {role: self.reference.state(role) for role in self.reference.roles}
         second = self.reference.optimizer.kernel.second_moments
         found = {shadow: measured_shadow(shadow, self.layout, self._sums[shadow],
@@ -181,14 +181,14 @@ class Watch:
         self._rest(found, exact)
         return found
 
-    def _agreement(self) -> float:
-        """Returns how far the run's weights have moved in the direction of the shadow's under
-        what the run has, as a part of how far that has moved."""
+    def _agreement(self, reference: torch.Tensor) -> float:
+        """Returns how far the run's weights have moved in the direction of the reference's, as a
+        part of how far the shadow's under what the run has did."""
         own = self.own.weights() - self._first[self.own]
         run = torch.cat([sample.take(self.origin.weight(param)) for param, sample in
                          zip(self.params, self.layout.samples)]) - torch.cat(self._started.weights)
-        total = float(own.square().sum())
-        return float((own * run).sum()) / total if total else 1.0
+        total = float((own * reference).sum())
+        return float((run * reference).sum()) / total if total else 1.0
 
     def _rest(self, found: Mapping[Shadow, Measured], exact: Mapping[str, torch.Tensor]) -> None:
         """Measures how far the states decay in steps whose gradients are zeros."""
