@@ -66,6 +66,11 @@ class Origin:
         """Returns whether backward passes leave the gradient of a parameter only in codes."""
         return False
 
+    def is_gathered(self, param: torch.Tensor) -> bool:
+        """Returns whether ranks would have to communicate to read a parameter's weight or
+        state."""
+        return False
+
     @property
     def skipped(self) -> bool:
         """Whether the last step was skipped."""
@@ -113,6 +118,11 @@ class TandemOrigin(Origin):
     def skipped(self) -> bool:
         return self.optimizer._arguments["skip_nonfinite"] and self.optimizer.skipped
 
+    def is_gathered(self, param: torch.Tensor) -> bool:
+        shard = shard_of(param)
+        return (shard is not None and bool(self.optimizer.state.get(param))
+                and gathers(self.optimizer._groups.spec_of(param), shard))
+
     def weight(self, param: torch.Tensor) -> torch.Tensor:
         """Returns the whole weight on this rank in float32, in new memory."""
         if is_placeholder(param):
@@ -128,8 +138,8 @@ class TandemOrigin(Origin):
         state = self.optimizer.state.get(param)
         if not state:
             return None
-        spec, shard = self.optimizer._groups.spec_of(param), shard_of(param)
-        if shard is not None and gathers(spec, shard):
+        spec = self.optimizer._groups.spec_of(param)
+        if self.is_gathered(param):
             raise ValueError(
                 f"{self.optimizer._groups.name(param)} is a DTensor whose state is on all ranks, "
                 "which a doctor does not divide; let it watch from the first step on, or under "

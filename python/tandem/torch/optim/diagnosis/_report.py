@@ -45,6 +45,8 @@ class Doctor:
         self._taps: Taps | None = None
         self._handles: list = []
         self._found: dict[Shadow, Measured] | None = None
+        #: The findings by shadow and parameters, which reports ask for several times.
+        self._findings: dict[tuple, Finding] = {}
         #: Whether the context is open; None before it is entered.
         self._is_open: bool | None = None
 
@@ -225,10 +227,13 @@ class Doctor:
     def finding(self, shadow: Shadow, members: Sequence[int] | None = None) -> Finding:
         """Returns what some parameters, or all, lose together under a shadow's strategy."""
         found, layout = self._finished(), self._watch.layout
-        members = range(len(self._watch.params)) if members is None else members
+        members = tuple(range(len(self._watch.params)) if members is None else members)
+        if (shadow, members) in self._findings:
+            return self._findings[shadow, members]
         weights = [local_of(self._watch.params[at]).numel()
                    / max(1, layout.samples[at].shape.numel()) for at in members]
-        return finding(found[shadow], [layout.block_spans[at] for at in members], weights)
+        result = finding(found[shadow], [layout.block_spans[at] for at in members], weights)
+        return self._findings.setdefault((shadow, members), result)
 
     @property
     def rows(self) -> list[dict]:

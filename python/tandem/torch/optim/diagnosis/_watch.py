@@ -67,8 +67,8 @@ class Watch:
         options = [self.origin.options(self.origin.optimizer.param_groups[n]) for n in groups]
         weights, states = [], []
         for param, sample in zip(self.params, self.layout.samples):
+            found = self.origin.state(param)  # refuses what cannot be read
             weights.append(sample.take(self.origin.weight(param)))
-            found = self.origin.state(param)
             states.append(found and (found[0], {role: sample.take(value).float()
                                                 for role, value in found[1].items()}))
         return Start(self.layout, [local_of(param).dtype for param in self.params], groups,
@@ -127,12 +127,13 @@ class Watch:
         views = self.layout.views(self._gradients.values)
         for at, (grad, sample, view) in enumerate(zip(gradients, self.layout.samples, views)):
             self._gradients.present[at] = grad is not None
+            grad = None if grad is None else local_of(grad)
             if grad is None:
                 view.zero_()
             elif grad.numel() == view.numel() and grad.dim() == 1:
                 view.view(-1).copy_(grad)
             else:
-                sample.take(local_of(grad), view.view(-1))
+                sample.take(grad, view.view(-1))
         if factor != 1.0:
             self._gradients.values.mul_(factor)
         self._gradients.publish()
@@ -184,9 +185,13 @@ class Watch:
     def _agreement(self, reference: torch.Tensor) -> float:
         """Returns how far the run's weights have moved in the direction of the reference's, as a
         part of how far the shadow's under what the run has did."""
-        own = self.own.weights() - self._first[self.own]
-        run = torch.cat([sample.take(self.origin.weight(param)) for param, sample in
-                         zip(self.params, self.layout.samples)]) - torch.cat(self._started.weights)
+        own, run = self.own.weights() - self._first[self.own], torch.zeros_like(reference)
+        for param, sample, start, (first, end) in zip(
+                self.params, self.layout.samples, self._started.weights, self.layout.spans):
+            if self.origin.is_gathered(param):
+                own[first:end] = 0
+            else:
+                run[first:end] = sample.take(self.origin.weight(param)) - start
         total = float((own * reference).sum())
         return float((run * reference).sum()) / total if total else 1.0
 
