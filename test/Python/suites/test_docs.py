@@ -98,6 +98,15 @@ def test_torch_python():
         exec(block, names)
 
 
+def test_doctor_python(capsys):
+    """Runs the example of docs/Doctor.md."""
+    pytest.importorskip("torch")
+    (block,) = blocks("docs/Doctor.md", "python")
+    exec(block, {})
+    printed = capsys.readouterr().out
+    assert "over all parameters" in printed and "{'matrices': " in printed
+
+
 def test_jax_python():
     """Runs the examples of docs/JAX.md in sequence."""
     pytest.importorskip("jax", reason="JAX is not installed")

@@ -30,8 +30,9 @@ class Choice:
         role: the role, as in :func:`tandem.torch.param_groups`.
         has: the strategies that the parameters have.
         need: "more" if what they have is too little for one of them, "less" if fewer bytes are
-            enough, "the same", or "a longer look" if that is not clear.
-        strategy: the strategy to use; None to keep what they have.
+            enough, "the same", or "a longer look" if it is not clear whether it is too little.
+        strategy: the strategy to use; None to keep what they have. Where more may be needed, it
+            is one that is enough in no more bytes.
         bytes_now, bytes_then: bytes of weights, gradients and states on this rank.
         too_little: the parameters for which what they have is too little.
     """
@@ -89,7 +90,8 @@ def _choice(doctor: Doctor, role: str, members: list[int]) -> Choice:
         best = able[0] if able else (now, None)
         return Choice(role, has, "more", best[1], now, best[0], bad)
     if doctor.finding(own, members).verdict == "unclear":
-        return Choice(role, has, "a longer look", None, now, now, bad)
+        then, name = able[0] if able and able[0][0] <= now else (now, None)
+        return Choice(role, has, "a longer look", name, now, then, bad)
     if able and able[0][0] < WORTH * now and role not in SMALL_ROLES:
         return Choice(role, has, "less", able[0][1], now, able[0][0], bad)
     return Choice(role, has, "the same", None, now, now, bad)
@@ -163,7 +165,7 @@ def _notes(doctor: Doctor, choices: tuple[Choice, ...]) -> list[str]:
         if choice.need == "more" and choice.strategy is None:
             notes.append(f"None of the compared strategies is enough for {choice.role}; pass "
                          "strategies=['remainder'], or watch more steps.")
-        if choice.need == "a longer look":
+        if choice.need == "a longer look" and choice.strategy is None:
             notes.append(f"Whether what {choice.role} have is enough is within the margin; watch "
                          "more steps, or a larger sample.")
     if not AGREEMENT[0] < doctor.agreement < AGREEMENT[1]:
