@@ -114,6 +114,29 @@ tensors whose states are [on all ranks](Distributed.md#fsdp2-and-dtensors) count
 DTensors, and all ranks choose alike if you pass the same memory on each. Under `DistributedDataParallel` each rank has everything: leave `ranks`
 out. On several ranks, gradients and weights in codes save nothing, because wrappers need `p.grad`, so they are not chosen.
 
+## The bytes that a run takes
+
+`tandem.torch.memory` predicts the bytes of weights, gradients, states and activations, for a Hugging Face configuration (an object, or a mapping such
+as `config.json`) or for a model. It takes no memory itself, and Transformers need not be installed for a configuration:
+
+```python
+config = {{"hidden_size": 2048, "intermediate_size": 5504, "num_hidden_layers": 4, "num_attention_heads": 16,
+          "vocab_size": 32000, "max_position_embeddings": 4096}}
+print(tandem.torch.memory(config, "flash-f16", "coat", ranks=2, batch=4))
+```
+
+```
+{predicted}
+```
+
+- **weights**, **gradients** and **states** are those of `optimizer.live_bytes()`, to the byte. With `ranks`, they are those of the first rank
+  under `fully_shard`, and activations are those of one rank's batch.
+- **activations** are what autograd holds between the passes, with attention as fused kernels save it. In the tests they agree with small models of
+  Transformers to the byte for Llama, Mistral, Qwen2 and Qwen3, within 0.1 % for GPT-2, and within 6 % for Mixtral, whose experts
+  Transformers computes in several ways. Models that are passed themselves agree within 0.3 %.
+- Not counted are buffers, PyTorch's working memory, what its allocator keeps, and autocast's copies.
+- A model that takes no tokens needs `inputs=`, its arguments. A configuration without the fields of a decoder is refused, with their names.
+
 ## What is chosen, and why
 
 1. **Only strategies that follow.** Strategies whose moments do not follow their averages at the model's `beta2`, or at one of the two
@@ -207,9 +230,9 @@ def page(content: dict) -> str:
     """Returns the text of the page."""
     setting, cells = content["setting"], content["strategies"]
     count = max(map(len, content["budgets"].values()))
-    first, lion, second = printed()
+    first, lion, second, predicted = printed()
     return PAGE.format(
-        printed=first, lion=lion, chosen=second, ladder=ladder(), steps=setting["steps"], lr=setting["lr"],
+        printed=first, lion=lion, chosen=second, predicted=predicted, ladder=ladder(), steps=setting["steps"], lr=setting["lr"],
         seeds="one seed" if count == 1 else f"means of {count} seeds",
         f32=mean(cells["fp32"], "validation_loss"),
         bf16=mean(cells["bf16"], "validation_loss"), budgets=budgets_table(content),

@@ -30,7 +30,7 @@ from train import validate  # noqa: E402
 
 NAME = "doctor"
 LR = 2e-3
-#: What runs begin with: PyTorch's own AdamW, weights that are rounded to nearest, moments that do
+#: The storages that runs begin with: PyTorch's own AdamW, weights that are rounded to nearest, moments that do
 #: not follow, the three strategies that are recommended, and the strategy that all are compared
 #: with.
 STARTS = ("torch.optim.AdamW", "bf16", "fp32-optim", "bf16-kahan", "remainder", "flash-f16",

@@ -27,8 +27,8 @@ def test_page():
 
 
 def test_advice_is_borne_out():
-    """What the page's sentences say is checked when it is made: with a loss that contradicts the
-    doctor there is no page."""
+    """Sentences of the page are checked when it is made: with a loss that contradicts the doctor
+    there is no page."""
     content = load("doctor")
     assert "found too little in `torch.optim.AdamW`" in doctor_page.sentences(content)
     wrong = json.loads(json.dumps(content))

@@ -36,5 +36,5 @@ __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compres
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
-           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim",
-           "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]
+           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn",
+           "optim", "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]

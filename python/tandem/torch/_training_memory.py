@@ -12,7 +12,7 @@ from tandem.torch.optim.advice._memory import Bytes, Footprints, text_of
 from tandem.torch.optim.advice._recommend import EXACT, on_first_rank, ranks_of, spread
 from tandem.torch.optim.advice._roles import ROLES, SMALL_ROLES, Described, describe
 
-#: The most tokens of a sequence if nobody says how many.
+#: The most tokens of a sequence if the caller does not pass their number.
 USUAL_LENGTH = 2048
 
 

@@ -70,7 +70,7 @@ def without_a_doctor():
 
 
 def in_the_middle():
-    """A vector with codes is cut inside of a group, so that each rank has all of its state."""
+    """Cuts a vector with codes inside of a group, so that each rank has all of its state."""
     try:
         watched("adam8bit", 2, min_8bit_size=0)
     except ValueError as error:

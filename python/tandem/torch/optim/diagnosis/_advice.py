@@ -1,4 +1,4 @@
-"""What to do about the findings of a doctor: a strategy for each role of parameters."""
+"""The advice of a doctor: a strategy for each role of parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tandem.torch.optim.diagnosis._report import Doctor
     from tandem.torch.optim.diagnosis._shadows import Shadow
 
-#: How many fewer bytes are worth a change of the strategy, as a ratio.
+#: The ratio of bytes below which a change of the strategy is worth it.
 WORTH = 0.97
 #: The bounds of the run's change of weights, divided by its shadow's, beyond which a note says so.
 AGREEMENT = (0.8, 1.25)
@@ -24,7 +24,7 @@ AGREEMENT = (0.8, 1.25)
 
 @dataclass(frozen=True)
 class Choice:
-    """What to do about the parameters of a role.
+    """The advice for the parameters of a role.
 
     Attributes:
         role: the role, as in :func:`tandem.torch.param_groups`.
@@ -125,7 +125,7 @@ def _code(doctor: Doctor, choices: tuple[Choice, ...]) -> str:
         lines.append(f'    "{choice.role}": "{name}",')
     kind = doctor.class_name
     return "\n".join([*lines, "})",
-                      f"optimizer = tandem.torch.{kind}({', '.join(['groups', *_options(doctor)])})"])
+                      f"optimizer = tandem.torch.{kind}(groups, {', '.join(_options(doctor))})"])
 
 
 def _equal(doctor: Doctor, choice: Choice) -> str:

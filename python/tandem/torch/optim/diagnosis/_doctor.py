@@ -52,7 +52,8 @@ def doctor(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None = Non
             comparison.
         sample: how many elements of each parameter are compared, in segments of 256; None for
             all of them. Samples of parameters with fewer elements are whole.
-        every: lost updates are counted in one of so many steps. Shadows take all steps.
+        every: the number of steps of which lost updates are counted in one. Shadows take all
+            steps.
 
     Returns:
         A context manager. After the ``with`` block it prints as tables, and has ``rows``,

@@ -31,7 +31,7 @@ class Edges:
     Args:
         model: the model, for names; None for layers without names.
         recipes: the recipes to compare with.
-        every: one of so many steps is compared.
+        every: the number of steps of which one is compared.
     """
 
     def __init__(self, model: torch.nn.Module | None, recipes: Sequence[str], every: int):

@@ -1,4 +1,4 @@
-"""What shadows lose, as numbers with margins, and the verdicts on them."""
+"""The losses of shadows as numbers with margins, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 from tandem.torch.optim.diagnosis._samples import Layout
 
-#: How far the share of the intended change that takes place may be from 1.
+#: The bound of the distance from 1 of the share of the intended change that takes place.
 KEPT = 0.1
-#: How far moments may be from the reference's, as a ratio: the bound of docs/Following.md.
+#: The bound of moments' distance from the reference's, as a ratio, as in docs/Following.md.
 MOMENT = 0.15
-#: How far the decay of states without gradients may be from the reference's, as a ratio.
+#: The same bound for the decay of states without gradients.
 REST = 0.15
 #: The least decay of the reference that is compared.
 LEAST_DECAY = 0.02
@@ -63,7 +63,7 @@ def ratio(above: torch.Tensor, below: torch.Tensor) -> Ratio | None:
 
 @dataclass
 class Measured:
-    """What a shadow loses, as sums over the blocks of all samples.
+    """The losses of a shadow, as sums over the blocks of all samples.
 
     Attributes:
         steps: the lost and the intended updates, and the sums of <D, E> and <D, D> for the
@@ -161,7 +161,7 @@ class GradientRange:
 
 @dataclass(frozen=True)
 class Finding:
-    """What some parameters lose under a strategy.
+    """The losses of some parameters under a strategy.
 
     Attributes:
         lost: the share of intended updates without any effect on the stored weight, from 0 to 1.
@@ -202,7 +202,7 @@ class Finding:
 
     @property
     def reasons(self) -> list[str]:
-        """Why the verdict is not "enough", as phrases."""
+        """The reasons why the verdict is not "enough", as phrases."""
         values = {"kept": self.kept, **self.moments,
                   **{f"{role} at rest": of for role, of in self.rest.items()}}
         return [f"{name} {values[name]}" for name, verdict in self.judged.items()

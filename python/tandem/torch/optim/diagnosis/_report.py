@@ -176,8 +176,8 @@ class Doctor:
 
     @property
     def agreement(self) -> float:
-        """How far the run's weights have moved in the direction in which its steps explain, as a
-        part of how far those move: near 1 unless something else writes weights."""
+        """The distance that the run's weights have moved towards float32's, divided by that of the
+        shadow of what it has: near 1 unless something else writes weights."""
         self._finished()
         return self._watch.agreement
 

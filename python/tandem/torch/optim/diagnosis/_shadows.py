@@ -26,7 +26,7 @@ _NOT_HYPERS = frozenset(("params", "param_names", *OPTIONS[:3]))
 
 
 class Start:
-    """What shadows start from: the samples of weights and states in float32.
+    """The values that shadows start from: samples of weights and states in float32.
 
     Attributes:
         layout: the places of the samples.

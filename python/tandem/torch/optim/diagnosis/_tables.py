@@ -29,8 +29,8 @@ def tables(doctor: Doctor) -> str:
 def _head(doctor: Doctor) -> str:
     sampled = sum(sample.shape.numel() for sample in doctor.samples)
     elements = sum(local_of(param).numel() for param in doctor.params)
-    return (f"{doctor.steps} steps of {len(doctor.params)} parameters were watched, on {sampled} of "
-            f"{elements} elements; updates were compared in {doctor.measured} of them")
+    return (f"{doctor.steps} steps of {len(doctor.params)} parameters were watched, on {sampled} "
+            f"of {elements} elements; updates were compared in {doctor.measured} of them")
 
 
 def _parameters(doctor: Doctor) -> str:

@@ -28,7 +28,7 @@ class Watch:
         is_given: whether the user has named the strategies. Others that do not support a
             parameter's type are left out.
         sample: the number of sampled elements of each parameter; None for all.
-        every: weights are compared in one of so many steps.
+        every: the number of steps of which weights are compared in one.
 
     Attributes:
         steps: the number of steps that the shadows have taken.
