@@ -380,7 +380,7 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 
 def _autocast(x: torch.Tensor, *factors: torch.Tensor | None) -> list[torch.Tensor | None]:
     """Returns the factors of a product in autocast's type, if it is enabled."""
-    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
+    if x.device.type == "meta" or not torch.is_autocast_enabled(x.device.type):
         return [x, *factors]
     dtype = torch.get_autocast_dtype(x.device.type)
     return [None if factor is None else factor.to(dtype) for factor in (x, *factors)]
