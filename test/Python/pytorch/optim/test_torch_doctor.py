@@ -191,6 +191,7 @@ def test_shadows_follow_the_settings_of_groups(name):
 
     doctor, shadow, run = watched(optimizer, model, 9, change=change)
     assert torch.equal(shadow, run)
+    assert own(doctor)["down.weight"]["moments"]["exp_avg_sq"]["at_rest"]
     assert own(doctor)["4: 100x96"]["verdict"] == "no gradient"
     assert own(doctor)["4: 100x96"]["kept"] is None
     assert len(own(doctor)) == 5
@@ -211,13 +212,13 @@ def test_float32_and_bfloat16_parameters_together(name):
     assert own(doctor)["norm.weight"]["lost"] < 0.01
 
 
-@pytest.mark.parametrize("kind", ("clip", "max_norm", "scaler", "closure", "accumulate"))
-@pytest.mark.parametrize("name", ("bf16", "torch"))
+@pytest.mark.parametrize(("name", "kind"), (
+    *(("bf16", kind) for kind in ("clip", "max_norm", "scaler", "closure", "accumulate")),
+    *(("torch", kind) for kind in ("clip", "scaler", "fused scaler", "closure", "accumulate"))))
 def test_shadows_get_the_gradients_of_the_step(name, kind):
-    if kind == "max_norm" and name == "torch":
-        pytest.skip("torch.optim does not clip")
-    model, optimizer = make(name, lr=1e-2, **({"max_norm": 0.05} if kind == "max_norm" else {}))
-    scaler = torch.amp.GradScaler("cpu", init_scale=256.0) if kind == "scaler" else None
+    options = {"max_norm": {"max_norm": 0.05}, "fused scaler": {"fused": True}}.get(kind, {})
+    model, optimizer = make(name, lr=1e-2, **options)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0) if "scaler" in kind else None
     with tt.doctor(optimizer, model, strategies=()) as doctor:
         for step in range(12):
             optimizer.zero_grad()
@@ -253,7 +254,7 @@ def test_gradients_are_those_before_codes():
 
     def keep(watch, gradients, factor):
         read(watch, gradients, factor)
-        found.append(watch._gradients.values.clone())
+        found.append(watch.gradients.values.clone())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watch, "read", keep)
@@ -495,6 +496,26 @@ def test_less_is_advised_where_it_is_enough():
     assert by_role["matrices"].need == "less" and by_role["matrices"].strategy == "adam8bit"
     assert by_role["matrices"].bytes_then < 0.7 * by_role["matrices"].bytes_now
     assert by_role["norms and biases"].need == "the same"
+
+
+def test_a_block_that_ends_early_has_a_report():
+    model, optimizer = make("bf16")
+    with pytest.raises(KeyboardInterrupt):
+        with tt.doctor(optimizer, model, strategies=()) as doctor:
+            train(model, optimizer, 3)
+            raise KeyboardInterrupt
+    assert doctor.steps == 3 and own(doctor)["up.weight"]["verdict"] == "too little"
+
+
+def test_roles_that_keep_what_they_have_get_a_strategy_of_their_own():
+    model, optimizer = make("torch", Model(torch.float32))
+    with tt.doctor(optimizer, model, strategies="adam8bit") as doctor:
+        train(model, optimizer, 40)
+    assert doctor.advice.strategies == {"matrices": "adam8bit", "embeddings": "adam8bit",
+                                        "head": "adam8bit", "norms and biases": "fp32"}
+    names = {"tandem": __import__("tandem"), "model": model}
+    exec(doctor.code, names)
+    train(model, names["optimizer"], 1)
 
 
 def test_none_of_the_strategies_may_be_enough():

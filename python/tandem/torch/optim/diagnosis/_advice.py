@@ -52,18 +52,17 @@ class Advice:
 
     Attributes:
         choices: what to do, for each role that the parameters have.
+        strategies: the strategy of each role, in the form for
+            :func:`tandem.torch.param_groups`. Roles that keep what PyTorch's optimizer stores have
+            one that stores as much.
         code: Python code that creates the optimizer.
         notes: what the choices do not say, as sentences.
     """
 
     choices: tuple[Choice, ...]
+    strategies: dict[str, str]
     code: str
     notes: tuple[str, ...]
-
-    @property
-    def strategies(self) -> dict[str, str]:
-        """The strategy of each role, in the form for :func:`tandem.torch.param_groups`."""
-        return {choice.role: choice.strategy or choice.has[0] for choice in self.choices}
 
 
 def advise(doctor: Doctor) -> Advice:
@@ -71,7 +70,9 @@ def advise(doctor: Doctor) -> Advice:
     roles = doctor.roles
     choices = tuple(_choice(doctor, role, [at for at, own in enumerate(roles) if own == role])
                     for role in ROLES if role in roles)
-    return Advice(choices, _code(doctor, choices), tuple(_notes(doctor, choices)))
+    strategies = {choice.role: choice.strategy or _equal(doctor, choice) for choice in choices}
+    return Advice(choices, strategies, _code(doctor, choices, strategies),
+                  tuple(_notes(doctor, choices)))
 
 
 def _choice(doctor: Doctor, role: str, members: list[int]) -> Choice:
@@ -115,16 +116,14 @@ def _is_enough(doctor: Doctor, shadow: Shadow, members: list[int]) -> bool:
 #===------------------------------------------------------------------------===#
 
 
-def _code(doctor: Doctor, choices: tuple[Choice, ...]) -> str:
+def _code(doctor: Doctor, choices: tuple[Choice, ...], strategies: dict[str, str]) -> str:
     """Returns Python code that creates the optimizer for a model called `model`."""
     if all(choice.strategy is None for choice in choices):
         return "# nothing to change"
-    lines = ["groups = tandem.torch.param_groups(model, {"]
-    for choice in choices:
-        name = choice.strategy or _equal(doctor, choice)
-        lines.append(f'    "{choice.role}": "{name}",')
+    lines = ["groups = tandem.torch.param_groups(model, {",
+             *(f'    "{role}": "{name}",' for role, name in strategies.items()), "})"]
     kind = doctor.class_name
-    return "\n".join([*lines, "})",
+    return "\n".join([*lines,
                       f"optimizer = tandem.torch.{kind}(groups, {', '.join(_options(doctor))})"])
 
 

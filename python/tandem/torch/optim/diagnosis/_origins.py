@@ -73,8 +73,10 @@ class Origin:
 
     @property
     def skipped(self) -> bool:
-        """Whether the last step was skipped."""
-        return False
+        """Whether the last step was skipped, by what a GradScaler has found if it leaves this to
+        the optimizer."""
+        found = getattr(self.optimizer, "found_inf", None)
+        return found is not None and bool(found)
 
     def options(self, group: Mapping) -> dict:
         """Returns the bounds of a param group below which states are float32."""
@@ -116,6 +118,7 @@ class TandemOrigin(Origin):
 
     @property
     def skipped(self) -> bool:
+        """Whether ``skip_nonfinite`` has skipped the last step."""
         return self.optimizer._arguments["skip_nonfinite"] and self.optimizer.skipped
 
     def is_gathered(self, param: torch.Tensor) -> bool:

@@ -75,7 +75,8 @@ class Doctor:
         self._taps.remove()
         self._edges.finish()
         self._is_open = False
-        if kind is None and self._watch is not None and self._watch.steps:
+        # A block that ends early, as by an interrupt, has a report too.
+        if self.steps:
             with torch.no_grad():
                 self._found = self._watch.finish()
 
@@ -98,7 +99,7 @@ class Doctor:
             return
         if not self._has_read:
             self._read()
-        if any(self._watch._gradients.present):
+        if any(self._watch.gradients.present):
             self._watch.step()
             self._edges.next_step()
 
@@ -205,7 +206,8 @@ class Doctor:
         if self._model is not None:
             found = {id(param): described.role for described, (_, param) in zip(
                 describe(self._model), self._model.named_parameters())}
-            return [found.get(id(param), "matrices") for param in self.params]
+            return [found.get(id(param)) or describe_parameter(param).role
+                    for param in self.params]
         return [describe_parameter(param, name if ": " not in name else None).role
                 for param, name in zip(self.params, self.names)]
 
@@ -213,7 +215,7 @@ class Doctor:
         """Returns the name of a shadow's strategy for a parameter."""
         if shadow is not self._watch.own:
             return shadow.name
-        param, group = self._watch.params[at], self._watch._started.groups[at]
+        param, group = self._watch.params[at], self._watch.started.groups[at]
         return self._origin.label(param, self._origin.optimizer.param_groups[group])
 
     def title(self, number: int) -> str:

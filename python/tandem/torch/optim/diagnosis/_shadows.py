@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from tandem._companions import keeps_f32_states
 from tandem._convert import WIDE_PLANE
 from tandem._storages import floats
+from tandem.torch._shards import local_of
 from tandem.torch.optim._groups import OPTIONS
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim.diagnosis._origins import WideState, state_roles, wide_state
-from tandem.torch.optim.diagnosis._samples import Layout
+from tandem.torch.optim.diagnosis._samples import Layout, Sample
 from tandem.torch.optim.state._checksum import completes_weight
-from tandem.torch.optim.state._convert import _carry
+from tandem.torch.optim.state._convert import carried
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._values import convert, dense, initial_state
 
@@ -25,6 +27,7 @@ _ALL_SMALL = 1 << 62
 _NOT_HYPERS = frozenset(("params", "param_names", *OPTIONS[:3]))
 
 
+@dataclass(frozen=True)
 class Start:
     """The values that shadows start from: samples of weights and states in float32.
 
@@ -37,11 +40,12 @@ class Start:
         states: the sampled states; None for a parameter without one.
     """
 
-    def __init__(self, layout: Layout, dtypes: Sequence[torch.dtype], groups: Sequence[int],
-                 small: Sequence[bool], weights: Sequence[torch.Tensor],
-                 states: Sequence[WideState | None]):
-        self.layout, self.dtypes, self.groups = layout, dtypes, groups
-        self.small, self.weights, self.states = small, weights, states
+    layout: Layout
+    dtypes: Sequence[torch.dtype]
+    groups: Sequence[int]
+    small: Sequence[bool]
+    weights: Sequence[torch.Tensor]
+    states: Sequence[WideState | None]
 
 
 class Gradients:
@@ -127,7 +131,7 @@ class StrategyShadow(Shadow):
         strategies: the strategy of each of the run's param groups.
         graph: the graph.
         path: directories that are searched for strategies.
-        start: what it starts from.
+        start: the samples to start from.
         gradients: the gradients.
         groups: the run's param groups.
         wide: whether all weights are float32, as in the reference.
@@ -165,7 +169,7 @@ class StrategyShadow(Shadow):
                 planes |= {role: value.view(sample.shape) for role, value in state[1].items()}
                 if source.step:
                     planes[source.step] = state[0]
-            own, value = _carry(source, wide, planes, spec, param.dtype)
+            own, value = carried(source, wide, planes, spec, param.dtype)
             if state is None and not completes_weight(spec):
                 continue
             self.optimizer.state[param].update(own)
@@ -231,8 +235,11 @@ class TorchShadow(Shadow):
     """A shadow of an optimizer of torch.optim, of its own class.
 
     Args:
-        origin: the optimizer.
+        name: its name for reports.
+        optimizer: the optimizer.
         params: its parameters that are sampled.
+        start: the samples to start from.
+        gradients: the gradients.
     """
 
     def __init__(self, name: str, optimizer: torch.optim.Optimizer,
@@ -247,10 +254,9 @@ class TorchShadow(Shadow):
         for param, own, sample in zip(params, self.params, start.layout.samples):
             self._copy(optimizer.state.get(param) or {}, param, own, sample)
 
-    def _copy(self, state: Mapping, param: torch.Tensor, own: torch.Tensor, sample) -> None:
+    def _copy(self, state: Mapping, param: torch.Tensor, own: torch.Tensor,
+              sample: Sample) -> None:
         """Gives a sample the state of the whole."""
-        from tandem.torch._shards import local_of
-
         for key, value in state.items():
             if not isinstance(value, torch.Tensor):
                 self.optimizer.state[own][key] = value

@@ -35,6 +35,8 @@ class Watch:
         measured: the number of those whose changes were compared.
         agreement: the run's change of weights in the direction of the reference's, divided by that
             of its shadow; far from 1 if something other than the optimizer writes weights.
+        started: the samples that the shadows have started from.
+        gradients: the sampled gradients of the current step.
     """
 
     def __init__(self, origin: Origin, strategies: Sequence[str], is_given: bool,
@@ -47,8 +49,10 @@ class Watch:
         self.layout = Layout([sample_of(local_of(param), sample, generator)
                               for param in self.params], self.device)
         self.steps, self.measured, self.agreement = 0, 0, 1.0
-        self._gradients = Gradients(self.layout, self.device)
-        self._started = self._start()
+        #: Whether each parameter has had a gradient.
+        self._seen = [False] * len(self.params)
+        self.gradients = Gradients(self.layout, self.device)
+        self.started = self._start()
         self._make(strategies, is_given)
         self._first = {shadow: shadow.weights() for shadow in self.shadows}
         self._sums = {shadow: torch.zeros(4, self.layout.block_count, dtype=torch.float64,
@@ -96,8 +100,8 @@ class Watch:
         """Returns the shadow under what the run has."""
         if not isinstance(self.origin, TandemOrigin):
             name = f"torch.optim.{type(self.origin.optimizer).__name__}"
-            return TorchShadow(name, self.origin.optimizer, self.params, self._started,
-                               self._gradients)
+            return TorchShadow(name, self.origin.optimizer, self.params, self.started,
+                               self.gradients)
         names = [group["strategy"] for group in groups]
         shadow = self._shadow("what it has", names)
         _check_scales(shadow, self.layout)
@@ -105,7 +109,7 @@ class Watch:
 
     def _shadow(self, name: str, strategies: Sequence[str], wide: bool = False) -> Shadow:
         return StrategyShadow(name, strategies, self.origin.graph, self.origin.path,
-                              self._started, self._gradients, self.origin.optimizer.param_groups,
+                              self.started, self.gradients, self.origin.optimizer.param_groups,
                               wide)
 
     @property
@@ -124,9 +128,10 @@ class Watch:
             gradients: the gradient of each parameter, whole or its sample; None for none.
             factor: what gradients are multiplied with, as for clipping.
         """
-        views = self.layout.views(self._gradients.values)
+        views = self.layout.views(self.gradients.values)
         for at, (grad, sample, view) in enumerate(zip(gradients, self.layout.samples, views)):
-            self._gradients.present[at] = grad is not None
+            self.gradients.present[at] = grad is not None
+            self._seen[at] |= grad is not None
             grad = None if grad is None else local_of(grad)
             if grad is None:
                 view.zero_()
@@ -135,8 +140,8 @@ class Watch:
             else:
                 sample.take(grad, view.view(-1))
         if factor != 1.0:
-            self._gradients.values.mul_(factor)
-        self._gradients.publish()
+            self.gradients.values.mul_(factor)
+        self.gradients.publish()
 
     def step(self) -> None:
         """Takes the step of all shadows with the gradients that were read."""
@@ -151,7 +156,7 @@ class Watch:
     def _measure(self, groups: Sequence[Mapping]) -> None:
         """Takes a step of all shadows, and compares what it changes with what the reference
         changes."""
-        self.ranges.add(self._gradients.values)
+        self.ranges.add(self.gradients.values)
         intended = None
         for shadow in self.shadows:
             before = shadow.weights()
@@ -187,7 +192,7 @@ class Watch:
         part of how far the shadow's under what the run has did."""
         own, run = self.own.weights() - self._first[self.own], torch.zeros_like(reference)
         for param, sample, start, (first, end) in zip(
-                self.params, self.layout.samples, self._started.weights, self.layout.spans):
+                self.params, self.layout.samples, self.started.weights, self.layout.spans):
             if self.origin.is_gathered(param):
                 own[first:end] = 0
             else:
@@ -200,8 +205,9 @@ class Watch:
         groups = self.origin.optimizer.param_groups
         before = {shadow: {role: shadow.state(role) for role in shadow.roles}
                   for shadow in self.shadows}
-        self._gradients.values.zero_()
-        self._gradients.publish()
+        self.gradients.values.zero_()
+        self.gradients.publish()
+        self.gradients.present = list(self._seen)
         steps = self._decay(groups, exact)
         for shadow in self.shadows[1:]:
             for _ in range(steps):
@@ -267,4 +273,5 @@ def total_norm(gradients: Sequence[torch.Tensor | None]) -> float:
         raise ValueError("the optimizer clips by the norm of gradients on several ranks, for which "
                          "a doctor would have to communicate; leave max_norm out while it watches, "
                          "and clip with torch.nn.utils.clip_grad_norm_")
-    return float(torch.stack(torch._foreach_norm([grad.float() for grad in found])).norm())
+    return float(torch.stack([torch.linalg.vector_norm(grad, dtype=torch.float32)
+                              for grad in found]).norm())

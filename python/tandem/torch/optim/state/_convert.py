@@ -88,7 +88,7 @@ def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
     return tensors
 
 
-def _carry(source: StateSpec, weight: torch.Tensor, state: dict, target: StateSpec,
+def carried(source: StateSpec, weight: torch.Tensor, state: dict, target: StateSpec,
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
     """Returns a parameter's state and weight in another spec."""
     like, made = source.like(weight, state), {}
@@ -242,7 +242,7 @@ def _convert_whole(ours: StateSpecs, theirs: StateSpecs, weight: torch.Tensor,
     if spec.hidden and not is_placeholder(weight) and _is_written(spec, weight, state):
         spec = ours.of_step(weight, source)
     followed = _followed(theirs, key, target, weight, keep_types)
-    return *_carry(spec, weight, state, *followed), followed[0]
+    return *carried(spec, weight, state, *followed), followed[0]
 
 
 def _is_written(spec: StateSpec, weight: torch.Tensor, state: dict) -> bool:
