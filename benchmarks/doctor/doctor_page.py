@@ -12,6 +12,7 @@ import math
 import pathlib
 import statistics
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -102,8 +103,8 @@ the strategies that it advised. Losses are those of validation: means of {seeds}
 ## What it costs
 
 Nothing while no doctor watches. While one does, a step takes longer by the time of the samples' steps under six strategies, which does not depend on the
-size of the model. The table has mean times of whole steps, of two equal models that take turns, on one thread. The first step compiles kernels for the
-strategies, which takes some seconds once.
+size of the model. The table has the mean CPU time of whole steps of two equal models that take turns, on one thread. The first step compiles kernels for
+the strategies, which takes some seconds once.
 
 {costs}
 
@@ -138,7 +139,7 @@ def difference(runs: dict, base: dict, key: str) -> tuple[float, float]:
 
 def signed(runs: dict, base: dict, key: str) -> str:
     value, margin = difference(runs, base, key)
-    return f"{value:+.4f} ± {margin:.4f}"
+    return f"{round(value, 4) + 0:+.4f} ± {margin:.4f}"
 
 
 def verdicts(content: dict) -> str:
@@ -147,13 +148,13 @@ def verdicts(content: dict) -> str:
     for start, runs in content["runs"].items():
         of = list(runs.values())
         advised = {seed: run for seed, run in runs.items() if "advised_loss" in run}
-        bad = mean(run["too_little"] for run in of)
-        rows.append([f"`{start}`", f"{bad:g} of {of[0]['parameters']}",
+        bad = sorted({run["too_little"] for run in of})
+        rows.append([f"`{start}`", f"{' or '.join(map(str, bad))} of {of[0]['parameters']}",
                      f"{mean(run['kept'] for run in of):.2f}",
                      f"{mean(run['at_rest'] for run in of):.2f}",
                      f"{mean(run['loss'] for run in of):.4f}",
                      "" if start == "fp32" else signed(runs, base, "loss"),
-                     ", ".join(dict.fromkeys(name for run in of
+                     ", ".join(dict.fromkeys(f"`{name}`" for run in of
                                              for name in run.get("advice", {}).values())),
                      signed(advised, base, "advised_loss") if advised else "",
                      f"{mean(run['bytes'][0] for run in of) / 1024:.0f} KiB",
@@ -179,9 +180,12 @@ def sentences(content: dict) -> str:
     assert most < least, (most, least)
     advised = [difference(runs[start], base, "advised_loss")[0] for start in runs
                if all("advised_loss" in run for run in runs[start].values())]
-    return (f"The doctor found too little in {names(flagged)}, under which the loss ends higher than f32's by {least:.4f} to "
-            f"{max(value for value, _ in worse.values()):.4f}, in each case beyond its margin. It found enough in {names(clear)}, whose losses are "
-            f"within {most:.4f} of f32's. Trained as it advised, the losses are within {max(map(abs, advised)):.4f}.")
+    text = (f"The doctor found too little in {names(flagged)}, under which the loss ends higher "
+            f"than f32's by {least:.4f} to {max(value for value, _ in worse.values()):.4f}, in "
+            f"each case by more than the margin. It found enough in {names(clear)}, whose losses are "
+            f"within {most:.4f} of f32's. Trained as it advised, the losses are within "
+            f"{max(map(abs, advised)):.4f} of f32's.")
+    return textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
 
 
 def names(starts: list[str]) -> str:

@@ -518,6 +518,23 @@ def test_roles_that_keep_what_they_have_get_a_strategy_of_their_own():
     train(model, names["optimizer"], 1)
 
 
+def test_the_code_has_the_rate_before_the_schedule():
+    model, optimizer = make("torch", lr=2e-3)
+
+    def change(step):
+        optimizer.param_groups[0]["lr"] = 2e-3 / (step + 1)
+
+    with tt.doctor(optimizer, model, strategies="flash") as doctor:
+        train(model, optimizer, 20, change=change)
+    assert "lr=0.002," in doctor.code
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.1)
+    optimizer.step()
+    schedule.step()
+    with tt.doctor(optimizer, model, strategies="flash") as doctor:
+        train(model, optimizer, 20)
+    assert "lr=0.0001," in doctor.code  # initial_lr, which the schedule multiplies
+
+
 def test_none_of_the_strategies_may_be_enough():
     doctor, *_ = diagnosed("torch", steps=20, strategies=("bf16",))
     assert {choice.strategy for choice in doctor.advice.choices} == {None}

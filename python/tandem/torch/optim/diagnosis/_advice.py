@@ -139,7 +139,7 @@ def _equal(doctor: Doctor, choice: Choice) -> str:
 
 def _options(doctor: Doctor) -> list[str]:
     """Returns the hyperparameters of the first param group, as Python arguments."""
-    group = doctor.param_groups[0]
+    group = doctor.options[0]
     names = [name for name in ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov",
                                "alpha", "lr_decay", "max_norm") if name in group]
     # Schedulers keep the rate that they began with.
@@ -171,7 +171,7 @@ def _notes(doctor: Doctor, choices: tuple[Choice, ...]) -> list[str]:
         notes.append(f"The run's weights moved {doctor.agreement:.2f} times as far as its steps "
                      "explain: something other than the optimizer writes them, or the samples do "
                      "not represent the run.")
-    groups = doctor.param_groups
+    groups = doctor.options
     if len(groups) > 1 and any(choice.strategy for choice in choices):
         notes.append(f"The optimizer has {len(groups)} param groups; the code has the options of "
                      "the first, so set those of the others again.")

@@ -160,9 +160,9 @@ class Doctor:
         return self._watch.layout.samples
 
     @property
-    def param_groups(self) -> list[dict]:
-        """The param groups of the optimizer."""
-        return self._origin.optimizer.param_groups
+    def options(self) -> list[dict]:
+        """The options of the optimizer's param groups when the watch began."""
+        return self._watch.options
 
     @property
     def class_name(self) -> str:

@@ -49,6 +49,9 @@ class Watch:
         self.layout = Layout([sample_of(local_of(param), sample, generator)
                               for param in self.params], self.device)
         self.steps, self.measured, self.agreement = 0, 0, 1.0
+        #: The options of the run's param groups when the watch began.
+        self.options = [{key: value for key, value in group.items() if key != "params"}
+                        for group in origin.optimizer.param_groups]
         #: Whether each parameter has had a gradient.
         self._seen = [False] * len(self.params)
         self.gradients = Gradients(self.layout, self.device)
