@@ -21,4 +21,6 @@ echo "-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/toolchains/aarch64-linux-gnu.cmake"
 echo "-DTANDEM_AARCH64_ROOT=$root"
 echo "-DPython_INCLUDE_DIR=$headers"
 echo "-DSKBUILD_SOABI=cpython-${version//[^0-9]/}-aarch64-linux-gnu"
+# nanobind is source code, and CMake looks for packages only in the root.
+echo "-Dnanobind_DIR=$(.venv/bin/python -m nanobind --cmake_dir)"
 [[ ! -d $mlir ]] || echo "-DMLIR_DIR=$mlir"

@@ -7,6 +7,9 @@
 #             builds in build/aarch64 for AArch64, with g++-aarch64-linux-gnu and the
 #             libraries that root-aarch64.sh unpacks: all of Tandem, only the runtime
 #             with its tests, or only the runtime and the Python extension
+#   --target macos [TARGET...]
+#             builds the runtime in build/macos for macOS on Apple silicon, with Clang and
+#             headers of PyPI's ziglang, to see that it compiles; nothing of it runs here
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,8 +34,7 @@ build_runtime() {
 configure_python() {
   configure "$1" . "${@:2}" \
     -DTANDEM_BUILD_PYTHON=ON \
-    -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
-    -Dnanobind_DIR="$(.venv/bin/python -m nanobind --cmake_dir)"
+    -DPython_EXECUTABLE="$PWD/.venv/bin/python"
 }
 
 build_python() {
@@ -47,9 +49,25 @@ build_whole() {
   ninja -C build/aarch64/whole -j "${BUILD_JOBS:-2}" "$@"
 }
 
+build_macos() {
+  local tools=build/macos/tools
+  [[ -x $tools/bin/python ]] || .venv/bin/python -m venv "$tools"
+  "$tools/bin/python" -m pip install -q --disable-pip-version-check "ziglang==$zig_version"
+  [[ -f build/macos/runtime/build.ninja ]] || cmake -G Ninja -S runtime -B build/macos/runtime \
+    -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/aarch64-macos.cmake" \
+    -DTANDEM_ZIG="$(echo "$PWD/$tools"/lib/python3.*/site-packages/ziglang/zig)" \
+    -DCMAKE_BUILD_TYPE=Release -DTANDEM_BUILD_TESTS=OFF
+  ninja -C build/macos/runtime -j "${BUILD_JOBS:-2}" "$@"
+}
+
+zig_version=0.17.1
+if [[ ${1:-} == --target && ${2:-} == macos ]]; then
+  build_macos "${@:3}"
+  exit
+fi
 if [[ ${1:-} == --target ]]; then
   if [[ ${2:-} != aarch64 ]]; then
-    echo "build.sh: no target '${2:-}'; the only one is aarch64" >&2
+    echo "build.sh: no target '${2:-}'; there are aarch64 and macos" >&2
     exit 2
   fi
   shift 2

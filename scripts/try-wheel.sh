@@ -14,6 +14,7 @@
 #
 #   debootstrap --variant=minbase --include=python3,python3-venv bookworm ROOT
 #
+# For a root of AArch64, PATH is build/aarch64/venv/bin/python; see test-aarch64.sh.
 # Where the system's Python is older, ROOT/usr/bin/python3 may be a relative link to one
 # that was compiled there. Requires root, for a private mount namespace, which leaves nothing mounted.
 set -euo pipefail
@@ -107,8 +108,8 @@ make_environment tandem-mlir
 # Check that the libraries need only glibc, libgcc_s and libraries next to them, and
 # export only Tandem's names. A symbol without a version is one of Python or Tandem.
 for file in "$work"/tandem-mlir/lib/python*/site-packages/tandem/*.so; do
-  ! ldd "$file" |
-    grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s)\.so|/site-packages/tandem/' ||
+  ! readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+    grep -vE '^(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|tandem_runtime))\.so' ||
     fail "$file needs these"
   ! nm -D --defined-only "$file" | grep -vE ' (tandem[A-Z_]|tdm_|PyInit__tandem$)' ||
     fail "$file exports these"

@@ -79,7 +79,10 @@ def use_tandem() -> None:
 
 
 def use(flags: str, *names: str) -> None:
-    """Uses packages one after another, twice, where `flags` are of os.RTLD_ for extensions."""
+    """Uses packages one after another, twice, where `flags` are of os.RTLD_ for extensions. NumPy's are
+    local: on AArch64, PyTorch crashes where NumPy's BLAS is global, also without Tandem."""
+    import numpy  # noqa: F401
+
     sys.setdlopenflags(getattr(os, f"RTLD_{flags}") | os.RTLD_NOW)
     for name in names * 2:
         globals()[f"use_{name}"]()

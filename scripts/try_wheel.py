@@ -10,6 +10,7 @@ checks that the package computes the same bits.
 from __future__ import annotations
 
 import importlib.util
+import platform
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ import numpy as np
 import tandem
 
 SIZE = 1000
+#: The instruction set of every processor of this machine's architecture.
+BASELINE = "aarch64" if platform.machine() == "aarch64" else "x86-64"
 
 
 def arrays_of(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
@@ -73,7 +76,7 @@ def try_compiler(package: str, page: str) -> None:
     for block in blocks if has("torch") else ():
         exec(block, {})
     kernel = tandem.compile("adamw", strategy="collage-plus")
-    kernel.save(package, ["x86-64", "x86-64-v3", "sm_90"])
+    kernel.save(package, ["x86-64", "x86-64-v3", "aarch64", "sm_90"])
     np.savez(package + ".npz", **step(kernel))
     assert ".target sm_90" in tandem.compile("adamw", "coat", target="sm_90").ptx
     if has("jax"):
@@ -82,7 +85,7 @@ def try_compiler(package: str, page: str) -> None:
 
 
 def try_runtime(package: str) -> None:
-    kernel = tandem.load(package, isa="x86-64")
+    kernel = tandem.load(package, isa=BASELINE)
     expected = np.load(package + ".npz")
     for name, array in step(kernel).items():
         assert array.any() or not expected[name].any()

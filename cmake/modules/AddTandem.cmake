@@ -55,7 +55,7 @@ function(add_tandem_tool name)
   target_link_libraries(${name} PRIVATE TandemCompiler)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
-    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TANDEM_LLVM_RPATH}")
+    INSTALL_RPATH "${TANDEM_ORIGIN}/../${CMAKE_INSTALL_LIBDIR};${TANDEM_LLVM_RPATH}")
   install(TARGETS ${name} EXPORT TandemTargets
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()

@@ -44,6 +44,13 @@ static void refuseOtherLLVM() {
 #endif
 }
 
+/// The compiler's library, which the loader looks for where the extension says.
+#ifdef __APPLE__
+#define TANDEM_LIBRARY "@rpath/libTandem.dylib"
+#else
+#define TANDEM_LIBRARY "libTandem.so"
+#endif
+
 /// Loads a library. On failure, returns NULL and stores the error text in
 /// `reason`.
 static void *open(const char *path, std::string &reason) {
@@ -55,7 +62,7 @@ static void *open(const char *path, std::string &reason) {
 
 static void *openLibrary() {
   std::string reason;
-  if (void *library = open("libTandem.so", reason))
+  if (void *library = open(TANDEM_LIBRARY, reason))
     return library;
   nb::object other = nb::module_::import_("tandem._compiler").attr("locate")();
   if (!other.is_none())
@@ -70,7 +77,7 @@ template <typename Function>
 static void find(void *library, const char *name, Function &function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (!function)
-    refuse(std::string("libTandem.so: has no function ") + name);
+    refuse(std::string(TANDEM_LIBRARY ": has no function ") + name);
 }
 
 static Compiler load() {
@@ -80,7 +87,7 @@ static Compiler load() {
   find(library, "tandemGetVersion", functions.tandemGetVersion);
   std::string version = functions.tandemGetVersion();
   if (version != TANDEM_VERSION)
-    refuse("libTandem.so: is of version " + version);
+    refuse(TANDEM_LIBRARY ": is of version " + version);
 #define TANDEM_FIND_FUNCTION(name) find(library, #name, functions.name);
   TANDEM_COMPILER_FUNCTIONS(TANDEM_FIND_FUNCTION)
 #undef TANDEM_FIND_FUNCTION

@@ -6,10 +6,12 @@ The extension calls this module when it first needs the compiler.
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from pathlib import Path
 
 #: The distribution that contains the compiler, and the library in it.
-DISTRIBUTION, LIBRARY = "tandem-mlir", "libTandem.so"
+DISTRIBUTION = "tandem-mlir"
+LIBRARY = "libTandem.dylib" if sys.platform == "darwin" else "libTandem.so"
 
 
 def locate() -> str | None:
@@ -37,7 +39,9 @@ def explain(reason: str) -> str:
 
     wheel = f"pip install {DISTRIBUTION}=={__version__}"
     library, _, rest = reason.partition(": ")
-    if library == LIBRARY and "No such file" in rest:
+    # macOS begins with the loader's function and its arguments.
+    is_own = library == LIBRARY or f"/{LIBRARY}," in library
+    if is_own and "no such file" in rest.lower():
         return (f"this needs Tandem's compiler, {LIBRARY}, and only its runtime is here, which "
                 f"loads and runs packages (tandem.load); install the compiler: {wheel}")
     if library.startswith(("libMLIR", "libLLVM")):

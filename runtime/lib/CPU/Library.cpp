@@ -128,7 +128,7 @@ tdm_status Library::load(const tdm_image &,
             "compile the kernel in this process";
 }
 
-Library::~Library() {}
+Library::~Library() { static_cast<void>(handle); }
 
 void *Library::find(const char *) const { return nullptr; }
 
