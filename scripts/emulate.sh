@@ -60,17 +60,17 @@ make_venv() {
 scripts/root-aarch64.sh >/dev/null
 register_emulator
 make_venv
-mkdir -p "$whole/aarch64" "$root"/{proc,dev,tmp,root} "$root$PWD"
-# The build also names itself and the root by their paths outside of it.
-ln -sfn .. "$whole/aarch64/whole"
-ln -sfn / "$whole/aarch64/root"
+mkdir -p "$whole"/aarch64/{root,whole} "$root"/{proc,dev,tmp,root} "$root$PWD"
 
+# The build also names itself and the root by their paths outside of it.
 exec unshare -m bash -c '
 set -e
 root=$1 checkout=$2
 shift 2
 mount --bind . "$root$checkout"
 mount --bind build/aarch64/whole "$root$checkout/build"
+mount --bind build/aarch64/whole "$root$checkout/build/aarch64/whole"
+mount --bind "$root" "$root$checkout/build/aarch64/root"
 mount --bind build/aarch64/venv "$root$checkout/.venv"
 mount -t proc none "$root/proc"
 mount --rbind /dev "$root/dev"

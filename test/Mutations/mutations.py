@@ -154,9 +154,8 @@ MUTATIONS = [
         "f16-subnormal", "f16 rounds numbers below its smallest normal one as if they "
         "were normal",
         "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
-        "b.select(isSubnormal, roundSubnormal(b, magnitude, format),\n"
-        "                           roundMantissa(b, magnitude, droppedBits(format)))",
-        "roundMantissa(b, magnitude, droppedBits(format))",
+        "b.select(isSubnormal, subnormal, normal);\n  Value overflows",
+        "normal;\n  Value overflows",
         "pytest:kernels/test_kernels.py -k 'test_instruction_sets and f16'", _MODEL,
         _ARITHMETIC),
     _mutation(
@@ -340,9 +339,8 @@ MUTATIONS = [
     _mutation(
         "history-order", "a history forgets its newest entry",
         "lib/Conversion/Common/LaunchABI.cpp",
-        "i64(op.getPlaneInfo().history - 1), i64(1), zero",
-        "i64(op.getPlaneInfo().history - (isMutant(\"history-order\") ? 2 : 1)), i64(1),\n"
-        "      zero",
+        "i64(op.getPlaneInfo().history - 1), begin",
+        "i64(op.getPlaneInfo().history - (isMutant(\"history-order\") ? 2 : 1)), begin",
         "pytest:kernels/test_recipes.py", "pytest:kernels/test_phases.py"),
     #===--------------------------------------------------------------------===#
     # Reductions
