@@ -9,7 +9,8 @@
 """Runs the studies of "To FP8 and Back Again" at toy size.
 
 A cell is a variant, a learning rate and a seed. Cells that the result files have are not run again,
-so an interrupted run can be resumed.
+so an interrupted run can be resumed. Cells of the long studies also go on from their last
+checkpoint, which is in the folder "checkpoints" next to the results.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import torch  # noqa: E402
-from common import RESULTS, save  # noqa: E402
+from checkpoints import Store  # noqa: E402
+from common import RESULTS, machine, save  # noqa: E402
 from studies import STUDIES, Scale, Study  # noqa: E402
 from training import load_corpus  # noqa: E402
 
@@ -76,6 +78,7 @@ class Results:
 
     def __init__(self, folder: pathlib.Path, study: str, quick: bool, setting: dict):
         self.folder, self.name = folder, result_name(study, quick)
+        self.order = list(STUDIES[study].variants)
         self.content = {"setting": setting, "cells": {}}
         path = folder / f"{self.name}.json"
         if path.exists():
@@ -99,7 +102,16 @@ class Results:
     def add(self, variant: str, lr: float, seed: int, figures: dict) -> None:
         by_lr = self.content["cells"].setdefault(variant, {})
         by_lr.setdefault(f"{lr:g}", {})[str(seed)] = figures
+        cells = self.content["cells"]
+        self.content["cells"] = {name: cells[name] for name in self.order if name in cells}
         save(self.name, self.content, self.folder)
+
+
+def commit() -> str:
+    """Returns the commit that a cell belongs to, and how many files have changed since."""
+    found = machine()
+    changed = found["changed_files"]
+    return found["commit"][:12] + (f" with {changed} changed files" if changed else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +127,12 @@ class Cell:
 
     def run(self, corpus) -> float:
         """Trains and saves the figures; returns the seconds that this took."""
-        start, busy = time.monotonic(), time.process_time()
+        start, made_by = time.monotonic(), commit()
         setting = self.scale.setting(self.lr, self.seed, **self.study.changes)
         figures = self.study.measure(
-            setting, corpus, self.study.variants[self.variant], self.variant)
-        figures["seconds"] = round(time.process_time() - busy, 2)
-        self.results.add(self.variant, self.lr, self.seed, figures)
+            setting, corpus, self.study.variants[self.variant], self.variant,
+            Store(self.results.folder / "checkpoints"))
+        self.results.add(self.variant, self.lr, self.seed, figures | {"commit": made_by})
         return time.monotonic() - start
 
 
@@ -136,10 +148,14 @@ def missing(name: str, options: argparse.Namespace) -> tuple[list[Cell], int]:
     study = STUDIES[name]
     scale = scale_of(study, options)
     setting = {"steps": scale.steps, "batch": scale.batch,
-               "shape": dataclasses.asdict(scale.shape), "torch": torch.__version__}
+               "shape": dataclasses.asdict(scale.shape), "before": scale.before,
+               "changes": {name: list(value) if isinstance(value, tuple) else value
+                           for name, value in study.changes.items()},
+               "torch": torch.__version__}
     results = Results(options.results, name, options.quick, setting)
     cells = [Cell(results, study, scale, variant, lr, seed) for seed in range(scale.seeds)
              for lr in scale.lrs for variant in study.variants]
+    cells.sort(key=lambda cell: study.rank(cell.variant))
     return [c for c in cells if not results.has(c.variant, c.lr, c.seed)], len(cells)
 
 
