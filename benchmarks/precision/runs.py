@@ -73,6 +73,17 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(f"--budget {options.budget:g}: give minutes, more than 0")
 
 
+def different(found: dict, setting: dict) -> list[tuple]:
+    """Returns (name, value in the file, value now) of the settings that a file's cells do not
+    have in common with this run. Files of earlier versions lack some names."""
+    before, now = dict(found["setting"]), dict(setting)
+    for each in (before, now):
+        options = each.pop("variants", {})
+        each |= {f"variant {name!r}": options[name] for name in found["cells"] if name in options}
+    return [(key, before[key], value) for key, value in now.items()
+            if key in before and before[key] != value]
+
+
 class Results:
     """A study's result: cells as variant -> lr -> seed -> figures."""
 
@@ -86,12 +97,10 @@ class Results:
 
     def _resume(self, path: pathlib.Path, setting: dict) -> None:
         found = json.loads(path.read_text())
-        differ = [key for key in setting if found["setting"].get(key) != setting[key]]
-        if differ:
+        if differ := different(found, setting):
             raise SystemExit(
-                f"error: {path} has " + ", ".join(
-                    f"{key} {found['setting'].get(key)}" for key in differ)
-                + ", this run " + ", ".join(f"{setting[key]}" for key in differ)
+                f"error: {path} has " + ", ".join(f"{key} {was}" for key, was, _ in differ)
+                + ", this run " + ", ".join(f"{now}" for _, _, now in differ)
                 + "; name another folder with --results, or remove the file")
         self.content["cells"] = found["cells"]
 
@@ -143,14 +152,18 @@ def scale_of(study: Study, options: argparse.Namespace) -> Scale:
                                seeds=options.seeds or scale.seeds)
 
 
+def as_json(value):
+    """Returns a value as a file gives it back."""
+    return json.loads(json.dumps(value))
+
+
 def missing(name: str, options: argparse.Namespace) -> tuple[list[Cell], int]:
     """Returns the cells that a study lacks, seed by seed, and its total number of cells."""
     study = STUDIES[name]
     scale = scale_of(study, options)
     setting = {"steps": scale.steps, "batch": scale.batch,
                "shape": dataclasses.asdict(scale.shape), "before": scale.before,
-               "changes": {name: list(value) if isinstance(value, tuple) else value
-                           for name, value in study.changes.items()},
+               "changes": as_json(study.changes), "variants": as_json(study.variants),
                "torch": torch.__version__}
     results = Results(options.results, name, options.quick, setting)
     cells = [Cell(results, study, scale, variant, lr, seed) for seed in range(scale.seeds)
