@@ -25,8 +25,9 @@ ROUNDINGS = ("toward_zero", "nearest", "stochastic")
 CLAMPS = ("both", "inside", "outside", "none")
 #: The places of a format's exponents: around 0, or from f32's smallest exponent up.
 BIASES = ("centred", "kept")
-#: The number of exponent bits of f32, whose bias is 127.
+#: The exponent bits of f32, whose bias is 127, and bf16's mantissa bits.
 F32_EXPONENT_BITS = 8
+BF16_MANTISSA_BITS = 7
 
 
 def check_options(rounding: str, clamp: str, bias: str) -> None:
@@ -102,11 +103,12 @@ def _storage(mask: Mask, type: str) -> str:
     if mask.bias == "centred":
         return Storage.masked(type, mask.format, *options).text
     Storage.masked("f32", mask.format, *options)  # refuses formats that do not exist
-    if type == "f16":
-        raise ValueError(f"f16 cannot hold the numbers of {mask.format} with f32's bias, which "
-                         "reach down to 2^-126; use a float32 or bfloat16 model, or leave "
-                         "bias=\"kept\" out")
-    return Storage.masked(type, f"E8M{_widths(mask.format)[1]}", *options).text
+    mantissa = _widths(mask.format)[1]
+    if type == "f16" or (type == "bf16" and mantissa > BF16_MANTISSA_BITS):
+        why = "which reach down to 2^-126" if type == "f16" else "it is E8M7"
+        raise ValueError(f"{type} cannot hold the numbers of {mask.format} with f32's bias, {why}; "
+                         "use a float32 model, or another format")
+    return Storage.masked(type, f"E8M{mantissa}", *options).text
 
 
 @functools.lru_cache(maxsize=None)
