@@ -72,14 +72,26 @@ class Margin:
     below: bool = False
 
     @property
+    def slack(self) -> float:
+        """The distance of the mean from the bound, positive on the right side."""
+        return self.bound - self.mean if self.below else self.mean - self.bound
+
+    @property
     def holds(self) -> bool:
         """Whether the mean is more than two standard errors on the right side of the bound."""
-        slack = self.bound - self.mean if self.below else self.mean - self.bound
-        return slack > ERRORS * self.error
+        return self.slack > ERRORS * self.error
+
+    @property
+    def clearance(self) -> float:
+        """The slack in standard errors."""
+        if self.error:
+            return self.slack / self.error
+        return math.inf if self.slack > 0 else -math.inf
 
     def __str__(self) -> str:
-        digits = 3 if abs(self.mean) < 10 else 1
-        text = f"{self.what} {self.mean:+.{digits}f} ± {ERRORS * self.error:.{digits}f}"
+        two = ERRORS * self.error
+        digits = min(5, max(0, 1 - math.floor(math.log10(two)))) if two else 3
+        text = f"{self.what} {self.mean:+.{digits}f} ± {two:.{digits}f}"
         if self.bound or self.below:
             text += f", must be {'below' if self.below else 'above'} {self.bound:g}"
         return text
