@@ -17,6 +17,7 @@ import papers_figures  # noqa: E402
 from checks import CHECKS, Check, margins_of, outcome  # noqa: E402
 from common import machine_text, table, write_page  # noqa: E402
 from margins import Margin  # noqa: E402
+from measures import CHECKPOINTS  # noqa: E402
 from paper import RUNS, SAYS  # noqa: E402
 from papers_answers import answers  # noqa: E402
 from papers_tables import TABLES, Shown  # noqa: E402
@@ -94,9 +95,22 @@ MOST_MARGINS = 4
 
 #: Differences of a study's settings from those of the paper and of the other studies.
 NOTES = {
-    "exponents": "E7 to E3 are masked at both ends; *inside* raises magnitudes that are too small, "
-    "*outside* lowers those that are too large.",
-    "sharpness": "The right plot leaves out distances of more than 0.3 nats.",
+    "exponents": "Formats are masked at both ends; *inside* raises magnitudes that are too small, *outside* lowers those "
+    "that are too large. The paper does not say which exponents seven bits stand for. *f32's bias* is "
+    "`emulate(..., bias=\"kept\")`, which drops the top bit of f32's exponent, so that magnitudes are below 2 and as small as f32's; "
+    "the others are centred, as in IEEE 754.",
+    "sharpness": "The right plot has the distances from E8M7, up to 0.3 nats. Curves are means over the seeds.",
+    "divergence": "The runs are those of the study of sharpness, which go on.",
+    "recovery": "The runs go on from those of the study of sharpness.",
+    "remedies": "The runs are the first steps of those of the study of sharpness, and runs with more bits in some layers or from "
+    "some step on. *Raised by sharpness* is `PrecisionRaise` from E8M3 to E8M7, when sharpness has been above {bound:g} percent at "
+    "{patience} checkpoints in a row, of which there is one every {every} steps. The model has two blocks, so that *first two "
+    "blocks* are all layers except the LM head.",
+    "rates": "The *sensitivity to the learning rate* (Wortsman et al. 2023) is the mean over the six rates of the final loss above the "
+    "lowest final loss, where a run that ends above its first loss counts with that. Attention logits are q . k / sqrt(size of a "
+    "head) before the causal mask, the largest of 20 checkpoints; the table has the mean of log2 over the rates. Gradients are "
+    "clipped to a norm of 1, and there is no weight decay.",
+    "size": "The same setting as in the study of sharpness.",
     "spikes": "The paper's learning rates are 4e-4 and 4e-3; ours are ten times as high, since small "
     "models take higher ones.",
     "seeds": "TF32 is E8M10. The learning rate is ten times that of most other studies, so that runs "
@@ -188,10 +202,18 @@ def section(name: str, shown: Shown) -> str:
         lines += [f"{SAYS[name]} Here:\n"]
     lines += [TABLES[name](shown), ""]
     if name in NOTES:
-        lines += [NOTES[name], ""]
+        lines += [note(name), ""]
     if name in papers_figures.PLOTS:
         lines += [f"![{study.title}](images/papers-{name}.png)", ""]
     return "\n".join([*lines, f"Machine: {machine_text(shown.result)}{commits(shown)}", ""])
+
+
+def note(name: str) -> str:
+    """Returns the note on a study, with the numbers of its settings."""
+    if name != "remedies":
+        return NOTES[name]
+    options = STUDIES[name].variants["E8M3, raised by sharpness"]
+    return NOTES[name].format(**options, every=STUDIES[name].full.steps // CHECKPOINTS)
 
 
 def commits(shown: Shown) -> str:

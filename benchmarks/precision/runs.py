@@ -46,7 +46,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("studies", nargs="*", metavar="STUDY",
                         help=f"which studies (default: all): {', '.join(STUDIES)}")
     parser.add_argument("--quick", action="store_true",
-                        help="small models, few steps and seeds: two minutes for all")
+                        help="small models, few steps and seeds: three minutes for all")
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
                         help="start no cell that would end later than this")
     parser.add_argument("--seeds", type=int, help="of each variant (default: the study's)")

@@ -142,10 +142,9 @@ STUDIES = {
         FEW_BITS, Scale(2000, 3), Scale(60, 1, shape=SMALL)),
     "rates": Study(
         "none; Wortsman et al. (2023)", "Sensitivity to the learning rate", measures.rates,
-        {"E8M3": {"format": "E8M3"}, "f32": {"format": None}, "E8M7": {"format": "E8M7"},
-         "E8M5": {"format": "E8M5"}},
+        formats("E8M3", "E8M7", "E8M5") | {"f32": {"format": None}},
         Scale(1000, 3, RATES, DEEP), Scale(20, 1, (1e-2, 1.0), SMALL), {"weight_decay": 0.0},
-        later=("E8M7", "E8M5")),
+        later=("f32", "E8M5")),
     "size": Study(
         "section 4.1", "A model of 0.8 million parameters", measures.sharpness,
         formats("E8M3", "E8M7"),
