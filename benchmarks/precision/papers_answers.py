@@ -24,7 +24,7 @@ def listed(names: Sequence[str]) -> str:
 def verdict_counts(results: dict[str, dict | None], own: bool) -> Counter:
     """Counts the outcomes of the results that are ours or users', or of those that are not."""
     return Counter(outcome(check, results[check.study]) for check in CHECKS.values()
-                   if bool(check.source) is own)
+                   if check.source in (("ours", "users") if own else ("",)))
 
 
 def count(results: dict[str, dict | None]) -> str:

@@ -52,7 +52,8 @@ test a model of your own, use the tools of these studies: [masks and schedules](
 """
 
 LEGEND = """*From* names the paper and its figure or table. Results marked *ours* are not in the paper: fewer bits, other measures, and
-strategies that repair long runs; those marked *users* are reports of users.
+strategies that repair long runs; those marked *users* are reports of users. The paper does not say which exponents seven bits stand
+for: figure 10 is counted in the reading that fits it, and the other is listed as *read otherwise*.
 
 A **margin** is the mean over at least three seeds of what the result claims to be positive, or beyond the bound that is stated, ± two standard
 errors. Differences are between runs with the same seed, which have the same initial weights and batches. If there are several margins,
@@ -223,13 +224,19 @@ def commits(shown: Shown) -> str:
     return "" if found in ([], [last]) else f" The cells are of commit {', '.join(found)}."
 
 
+def origin(check: Check) -> str:
+    """Names the place that a result is from."""
+    place = f"{check.paper}, {check.place}"
+    return {"": place, "reading": f"{place}, read otherwise"}.get(check.source, check.source)
+
+
 def summary(results: dict[str, Shown]) -> str:
     """Returns the table of all results, with the margin that decides each."""
     rows = []
     for check in CHECKS.values():
         full = results[check.study].full
         found = sorted(margins_of(check, full), key=lambda m: m.clearance)[:1]
-        rows.append([check.claim, check.source or f"{check.paper}, {check.place}",
+        rows.append([check.claim, origin(check),
                      *(map(str, found) if found else [""]), verdict(check, full)])
     listed = table(["result", "from", "margin", "here"], rows).replace("--:", ":--")
     return f"\n## Whether it reproduces\n\n{listed}\n\n{LEGEND}\n"
