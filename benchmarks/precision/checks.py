@@ -31,7 +31,8 @@ from reasons import REASONS  # noqa: E402
 from runs import FOLDER, result_name  # noqa: E402
 from studies import STUDIES  # noqa: E402
 
-TO_FP8 = "To FP8 and Back Again"
+#: The short names of papers.
+TO_FP8 = "To FP8"
 #: A run trains if its loss exceeds that of the reference run by fewer nats than this.
 TRAINS_NATS = 0.2
 #: A strategy heals if its loss exceeds f32's by at most this fraction of bf16's excess, or by this
@@ -175,30 +176,31 @@ def by_rate(figure, *names: str) -> Margins:
 #===------------------------------------------------------------------------===#
 
 
-def exponent_checks(bias: str, words: str, source: str = "") -> dict[str, Check]:
+def exponent_checks(name: str, reading: str, key: str, source: str = "") -> dict[str, Check]:
     """Returns the four statements of figure 10 under one reading of its formats."""
-    e7 = f"E7M7{bias}"
-    fails, place = fails_to_train(e7), "figure 10"
+    fails, place = fails_to_train(name), "figure 10"
+    inside, outside, head = (f"{name}, {end}" for end in ("inside", "outside",
+                                                          "LM head unmasked"))
     return {
-        f"exponents{words}-fail": Check(
-            "exponents", f"{e7} does not train where E8M7 does.", fails, source, at=place),
-        f"exponents{words}-inside": Check(
-            "exponents", f"{e7} clamped only inside trains.", trains(f"{e7}, inside"), source,
-            is_same(f"{e7}, inside"), at=place),
-        f"exponents{words}-outside": Check(
-            "exponents", f"{e7} clamped only outside does not train.",
-            fails_to_train(f"{e7}, outside"), source, at=place),
-        f"exponents{words}-head": Check(
-            "exponents", f"{e7} with the LM head unmasked trains.",
-            trains(f"{e7}, LM head unmasked"), source,
-            lambda cells: not holds_all(fails)(cells), at=place),
+        f"{key}-fail": Check(
+            "exponents", f"{reading}, E7M7 does not train where E8M7 does.", fails, source,
+            at=place),
+        f"{key}-inside": Check(
+            "exponents", f"{reading}, E7M7 clamped only inside trains.", trains(inside), source,
+            is_same(inside), at=place),
+        f"{key}-outside": Check(
+            "exponents", f"{reading}, E7M7 clamped only outside does not train.",
+            fails_to_train(outside), source, at=place),
+        f"{key}-head": Check(
+            "exponents", f"{reading}, E7M7 with the LM head unmasked trains.", trains(head),
+            source, lambda cells: not holds_all(fails)(cells), at=place),
     }
 
 
 PAIR = ("E8M5", "bf16")
 CHECKS = {
-    **exponent_checks(", f32's bias", "-kept"),
-    **exponent_checks("", "", "reading"),
+    **exponent_checks("E7M7, f32's bias", "With f32's bias", "exponents-kept"),
+    **exponent_checks("E7M7", "Centred", "exponents", "reading"),
     "sharpness-order": Check(
         "sharpness", "E8M3 is sharper than E8M5, and E8M5 than E8M7.",
         in_order(late, "E8M3", "E8M5", "E8M7"), at="table 1"),
@@ -228,10 +230,10 @@ CHECKS = {
         above(loss, "E8M3", "E8M3, then bf16")),
     "remedies-blocks": Check(
         "remedies", "With the first two blocks in E8M7, E8M3 ends at a lower loss.",
-        above(loss, "E8M3", "E8M3, first two blocks in E8M7")),
+        above(loss, "E8M3", "E8M3, first two blocks in E8M7"), "ours"),
     "remedies-raised": Check(
         "remedies", "Raised to E8M7 by sharpness, E8M3 ends at a lower loss.",
-        above(loss, "E8M3", "E8M3, raised by sharpness")),
+        above(loss, "E8M3", "E8M3, raised by sharpness"), "ours"),
     "few-bits-order": Check(
         "few-bits", "E8M0 is sharper than E8M1, and E8M1 than E8M7.",
         in_order(late, "E8M0", "E8M1", "E8M7"), "ours"),
@@ -252,10 +254,10 @@ CHECKS = {
         by_rate(spikes_by_rate, "E8M3", "E8M7"), "ours"),
     "size-loss": Check(
         "size", "A model 25 times as large ends at a higher loss under E8M3 than under E8M7.",
-        above(loss, "E8M3", "E8M7")),
+        above(loss, "E8M3", "E8M7"), "ours"),
     "size-sharpness": Check(
         "size", "A model 25 times as large is sharper under E8M3 than under E8M7.",
-        above(late, "E8M3", "E8M7")),
+        above(late, "E8M3", "E8M7"), "ours"),
     "spikes-more": Check(
         "spikes", "E8M5 has more loss spikes than bf16 at ten times the learning rate.",
         above(spike_count, "E8M5", "bf16", 4e-2)),

@@ -27,19 +27,27 @@ def verdict_counts(results: dict[str, dict | None], own: bool) -> Counter:
                    if check.source in (("ours", "users") if own else ("",)))
 
 
+def several(count: int, one: str, many: str) -> str:
+    """Formats a count with the verb that fits it."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def count(results: dict[str, dict | None]) -> str:
     """Counts the results that reproduce."""
     def rest(found: Counter) -> str:
-        parts = [f"{found['undecided']} have too few seeds" * bool(found["undecided"]),
-                 f"{found['not run']} have not been run yet" * bool(found["not run"])]
-        return "".join(f", {part}" for part in parts if part)
+        return "".join(f", {several(found[what], *verbs)}" for what, verbs in (
+            ("undecided", ("has too few seeds", "have too few seeds")),
+            ("not run", ("has not been run yet", "have not been run yet"))) if found[what])
 
     paper, own = (verdict_counts(results, each) for each in (False, True))
-    return (f"**Of {paper.total()} results of the paper, {paper['holds']} reproduce here by more "
-            f"than two standard errors, {paper['holds trivially']} hold trivially and "
-            f"{paper['fails']} do not reproduce{rest(paper)}**; of {own.total()} that are ours or "
-            f"users', {own['holds']} hold, {own['holds trivially']} hold trivially and "
-            f"{own['fails']} do not{rest(own)}.")
+    trivially = [several(each["holds trivially"], "holds trivially", "hold trivially")
+                 for each in (paper, own)]
+    return (f"**Of {paper.total()} results of the paper, "
+            f"{several(paper['holds'], 'reproduces', 'reproduce')} here by more than two standard "
+            f"errors, {trivially[0]} and "
+            f"{several(paper['fails'], 'does not reproduce', 'do not reproduce')}{rest(paper)}**; "
+            f"of {own.total()} that are ours or users', {several(own['holds'], 'holds', 'hold')}, "
+            f"{trivially[1]} and {several(own['fails'], 'does not', 'do not')}{rest(own)}.")
 
 
 def mantissas(results: dict) -> str:

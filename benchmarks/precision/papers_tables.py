@@ -90,8 +90,8 @@ def exponent_rows(shown: Shown) -> str:
                      spread(cells, "train_loss"), decimals(mean(cells, "validation_loss")), *ends])
     return table(["", "the paper", "training loss here", "validation loss", "smallest", "largest"],
                  rows) + (
-        "\n\n*Smallest* and *largest* are the magnitudes of factors, results and gradients of linear "
-        "layers after training, before they are masked. Centred, E7 can hold 2^-62 (2e-19) to 2^64 "
+        "\n\n*Smallest* and *largest* are the magnitudes of factors, results and gradients of "
+        "linear layers after training, before they are masked. Centred, E7 can hold 2^-62 (2e-19) to 2^64 "
         "(2e19), and with f32's bias magnitudes below 2.")
 
 

@@ -53,8 +53,7 @@ CAVEATS: dict[str, str] = {
         "The losses are those with both clamps, digit for digit, since there is nothing to clamp "
         "inside.",
     "exponents-kept-head":
-        "So most of what E7M7 loses are inputs and logits of the LM head with magnitudes of 2 and "
-        "more.",
+        "So most of what E7M7 loses are numbers of the LM head with magnitudes of 2 and more.",
     "exponents-inside":
         "Centred, E7M7 trains with every clamp here.",
     "exponents-head":

@@ -153,11 +153,13 @@ def exponents(bias, **losses):
 
 
 def exponents_both_ways(bias):
-    found = {"fail": (dict(both=4.0), dict(both=2.1)), "inside": (dict(inside=2.1), dict(inside=None)),
+    found = {"fail": (dict(both=4.0), dict(both=2.1)),
+             "inside": (dict(inside=2.1), dict(inside=None)),
              "outside": (dict(outside=None), dict(outside=2.0)),
              "head": (dict(both=4.0, head=2.1), dict(both=4.0, head=3.0))}
-    return {f"exponents{'-kept' * bool(bias)}-{key}": tuple(exponents(bias, **each) for each in pair)
-            for key, pair in found.items()}
+    name = f"exponents{'-kept' * bool(bias)}"
+    return {f"{name}-{key}": tuple(exponents(bias, **each) for each in both)
+            for key, both in found.items()}
 
 
 def pair(first, second, good, bad, other=None, lrs=(4e-3,)):
