@@ -164,7 +164,7 @@ STUDIES = {
         Scale(1000, 3), Scale(40, 1, shape=SMALL)),
     "fp8-lm-head": Study(
         "figure 6", "FP8-LM's level O1 with and without the LM head", measures.fp8_lm_head, FP8,
-        Scale(1000, 6), Scale(30, 1, shape=SMALL), {"clip": None}),
+        Scale(500, 6), Scale(30, 1, shape=SMALL), {"clip": None}),
     "long": Study(
         "none; reports of users", "20,000 steps with changing data", measures.long, LONG,
         Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
