@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the studies of "To FP8 and Back Again" at toy size, and writes docs/Papers.md:
-# papers.sh [STUDY...] [--quick] [--budget MINUTES] [--seeds N] [--steps N] [--threads
-# N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
+# papers.sh [STUDY...] [--quick] [--variants VARIANT...] [--budget MINUTES] [--seeds N]
+# [--steps N] [--threads N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
 # interrupted run can be resumed; the long studies also go on within a cell, from
 # checkpoints next to the results. A removed file is measured again. `papers.sh --check`
 # runs nothing; it prints the margins, and exits with 1 if a result of the paper does not

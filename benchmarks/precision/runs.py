@@ -49,6 +49,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
                         help="small models, few steps and seeds: three minutes for all")
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
                         help="start no cell that would end later than this")
+    parser.add_argument("--variants", nargs="+", metavar="VARIANT",
+                        help="run only these variants of the studies (default: all)")
     parser.add_argument("--seeds", type=int, help="of each variant (default: the study's)")
     parser.add_argument("--steps", type=int, help="of each cell (default: the study's)")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch (default: 1)")
@@ -65,6 +67,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         if name not in STUDIES:
             parser.error(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
     options.studies = list(dict.fromkeys(options.studies)) or list(STUDIES)
+    for name in options.studies:
+        for variant in options.variants or []:
+            if variant not in STUDIES[name].variants:
+                known = ", ".join(map(repr, STUDIES[name].variants))
+                parser.error(f"--variants {variant!r}: {name} has {known}; name one study, and "
+                             "its variants")
     for name, least in (("seeds", 1), ("steps", 10), ("threads", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -167,7 +175,7 @@ def missing(name: str, options: argparse.Namespace) -> tuple[list[Cell], int]:
                "torch": torch.__version__}
     results = Results(options.results, name, options.quick, setting)
     cells = [Cell(results, study, scale, variant, lr, seed) for seed in range(scale.seeds)
-             for lr in scale.lrs for variant in study.variants]
+             for lr in scale.lrs for variant in options.variants or study.variants]
     cells.sort(key=lambda cell: study.rank(cell.variant))
     return [c for c in cells if not results.has(c.variant, c.lr, c.seed)], len(cells)
 

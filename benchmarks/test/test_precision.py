@@ -397,10 +397,13 @@ def test_later_variants_run_last(tmp_path):
     assert [cell.variant for cell in cells[:6]] == ["E8M3", "E8M7"] * 3
     assert [cell.variant for cell in cells[6:]] == [name for name in study.later
                                                     for _ in range(3)]
+    some = runs.parse(["sharpness", "--variants", "E8M7", "E8M4", "--results", str(tmp_path)])
+    assert {cell.variant for cell in runs.missing("sharpness", some)[0]} == {"E8M7", "E8M4"}
 
 
 @pytest.mark.parametrize("arguments, message", (
     (["figure9"], "there is no study 'figure9'; there are exponents"),
+    (["seeds", "--variants", "f32", "E8M9"], "--variants 'E8M9': seeds has 'bf16', 'TF32', 'f32'"),
     (["--steps", "5"], "--steps 5: give at least 10"),
     (["--seeds", "0"], "--seeds 0: give at least 1"),
     (["--threads", "0"], "--threads 0: give at least 1"),
