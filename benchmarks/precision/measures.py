@@ -157,22 +157,32 @@ def switched(setting, corpus, options, label, store) -> dict:
 
 def raised(setting, corpus, options, label, store) -> dict:
     """Trains with masks of a low precision that sharpness raises to a higher one, if the options
-    have levels and a bound, and else as :func:`sharpness` does."""
+    have levels and a bound, and else as :func:`sharpness` does. Until then the run is the low
+    precision's, which it takes from the store if that has it."""
     if "levels" not in options:
         return sharpness(setting, corpus, options, label, store)
     run = Run(setting, corpus, prepare=lambda model: tandem.torch.PrecisionRaise(
         tandem.torch.MaskSetting(model), options["levels"], options["bound"],
         patience=options["patience"]))
-    watch = Watch(run, (EPSILON,), store, options)
-    raises = []
+    watch, raises = Watch(run, EPSILONS, store, options), []
+
+    def is_raised(point: dict) -> bool:
+        measured = point["sharpness"][f"{EPSILON:g}"]
+        if run.prepared.step(math.nan if measured is None else measured):
+            raises.append(point["step"])
+        return bool(raises)
 
     def visit(step: int) -> None:
         if step in watch.steps:
             watch.note(step)
-            measured = watch.found[-1]["sharpness"][f"{EPSILON:g}"]
-            if run.prepared.step(float("nan") if measured is None else measured):
-                raises.append(step)
+            is_raised(watch.found[-1])
 
+    low = key_of(setting, {"format": options["levels"][0]})
+    for point in store.restore(low, run, setting.steps):
+        watch.found.append(point)
+        if is_raised(point):
+            store.restore(low, run, point["step"])
+            break
     run.train(label, visit)
     return figures(run) | {"raised": raises, "checkpoints": watch.found}
 

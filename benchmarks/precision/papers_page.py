@@ -103,9 +103,9 @@ NOTES = {
     "sharpness": "The right plot has the distances from E8M7, up to 0.3 nats. Curves are means over the seeds.",
     "divergence": "The runs are those of the study of sharpness, which go on.",
     "recovery": "The runs go on from those of the study of sharpness.",
-    "remedies": "The runs are the first steps of those of the study of sharpness, and runs with more bits in some layers or from "
-    "some step on. *Raised by sharpness* is `PrecisionRaise` from E8M3 to E8M7, when sharpness has been above {bound:g} percent at "
-    "{patience} checkpoints in a row, of which there is one every {every} steps. The model has two blocks, so that *first two "
+    "remedies": "E8M3 and E8M7 are the runs of the study of sharpness; the others have more bits in some layers, or from some step on. *Raised by sharpness* is `PrecisionRaise` from E8M3 to E8M7, when sharpness has been above {bound:g} percent at "
+    "{patience} checkpoints in a row, of which there is one every {every:,} steps. The bound is above what E8M7 had at all of them with the first "
+    "seed. The model has two blocks, so that *first two "
     "blocks* are all layers except the LM head.",
     "rates": "The *sensitivity to the learning rate* (Wortsman et al. 2023) is the mean over the six rates of the final loss above the "
     "lowest final loss, where a run that ends above its first loss counts with that. Attention logits are q . k / sqrt(size of a "

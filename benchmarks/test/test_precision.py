@@ -326,6 +326,13 @@ def test_sharpness_raises_the_precision(tmp_path, corpus):
     assert low["raised"] == [4] and high["raised"] == []
     assert low["checkpoints"][:2] == high["checkpoints"][:2]
     assert low["checkpoints"][-1] != high["checkpoints"][-1]
+    # A run of E8M0 in the store is the part before the raise.
+    measures.sharpness(constant(40), corpus, {"format": "E8M0"}, "E8M0", store)
+    again, never = (measures.raised(constant(40), corpus, options | {"bound": bound}, "raised",
+                                    store) for bound in (1e-6, 1e6))
+    assert (again["raised"], never["raised"]) == ([4], [])
+    assert again["curve"] == low["curve"] and again["checkpoints"] == low["checkpoints"]
+    assert never["curve"] == high["curve"] and never["checkpoints"] == high["checkpoints"]
 
 
 class Interrupted(Exception):
