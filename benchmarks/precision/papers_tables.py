@@ -96,14 +96,14 @@ def exponent_rows(shown: Shown) -> str:
 
 
 def by_step(shown: Shown) -> dict[str, dict[int, float | None]]:
-    """Returns the mean sharpness over the seeds at EPSILON, by variant and step."""
-    found = {}
+    """Returns the mean sharpness at EPSILON over the seeds that have it, by variant and step."""
+    found: dict[str, dict[int, list]] = {}
     for variant, _, cells in shown.rows():
-        points = zip(*(cell["checkpoints"] for cell in cells))
-        found[variant] = {
-            at[0]["step"]: mean([point["sharpness"] for point in at], f"{EPSILON:g}")
-            for at in points}
-    return found
+        at = found.setdefault(variant, {})
+        for point in (point for cell in cells for point in cell["checkpoints"]):
+            at.setdefault(point["step"], []).append(point["sharpness"][f"{EPSILON:g}"])
+    return {variant: {step: None if None in values else statistics.fmean(values)
+                      for step, values in sorted(at.items())} for variant, at in found.items()}
 
 
 def step_rows(shown: Shown, steps: list[int]) -> str:
