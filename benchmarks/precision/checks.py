@@ -201,6 +201,8 @@ PAIR = ("E8M5", "bf16")
 CHECKS = {
     **exponent_checks("E7M7, f32's bias", "With f32's bias", "exponents-kept"),
     **exponent_checks("E7M7", "Centred", "exponents", "reading"),
+    "sharpness-ends": Check(
+        "sharpness", "E8M3 is sharper than E8M7.", above(late, "E8M3", "E8M7"), at="table 1"),
     "sharpness-order": Check(
         "sharpness", "E8M3 is sharper than E8M5, and E8M5 than E8M7.",
         in_order(late, "E8M3", "E8M5", "E8M7"), at="table 1"),
@@ -213,6 +215,9 @@ CHECKS = {
     "sharpness-epsilon": Check(
         "sharpness", "E8M3, E8M5 and E8M7 have the same order at all five epsilons.",
         at_all_epsilons("E8M3", "E8M5", "E8M7"), at="table 2"),
+    "sharpness-cost": Check(
+        "sharpness", "E8M3 ends at a higher loss than E8M7.", above(loss, "E8M3", "E8M7"),
+        at="figure 8"),
     "sharpness-loss": Check(
         "sharpness", "E8M3 ends at a higher loss than E8M5, and E8M5 than E8M7.",
         in_order(loss, "E8M3", "E8M5", "E8M7"), at="figure 8"),

@@ -195,6 +195,8 @@ SPIKES = STUDIES["spikes"].full.lrs
 #: For each check, a result for which it holds and one for which it fails.
 BOTH_WAYS = {
     **exponents_both_ways(", f32's bias"), **exponents_both_ways(""),
+    "sharpness-ends": (falling(), falling(E8M3=cell(3.0, (1, 5)))),
+    "sharpness-cost": (falling(), falling(E8M3=cell(2.6))),
     "sharpness-order": (falling(), falling(E8M5=cell(2.8, (1, 9)))),
     "sharpness-all": (falling(), falling(E8M6=cell(2.7, (1, 8)))),
     "sharpness-rises": (falling(), falling(E8M3=cell(3.0, (9, 9)))),
