@@ -56,8 +56,9 @@ def watched(axes, result: dict, first: tuple[str, ...] = ()) -> None:
     """Plots sharpness by step: the mean over the seeds, and the range from the least to the
     greatest. Variants are in the order given, then in that of the result."""
     cells = by_seed(result)
-    names = [*(name for name in first if name in cells), *(n for n in cells if n not in first)]
-    for index, name in enumerate(names):
+    for index, name in enumerate([*first, *(name for name in cells if name not in first)]):
+        if name not in cells:
+            continue  # its colour stays free, so that formats have the same colours everywhere
         runs = [[_floats([point["sharpness"]["0.0005"]])[0] for point in cell["checkpoints"]]
                 for cell in cells[name]]
         count = min(map(len, runs))
@@ -70,6 +71,7 @@ def watched(axes, result: dict, first: tuple[str, ...] = ()) -> None:
         axes.fill_between(steps, values.min(0), values.max(0), color=style["color"], alpha=0.15,
                           linewidth=0)
     axes.set_xlabel("steps")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel("sharpness in percent")
 
 
