@@ -116,7 +116,6 @@ NOTES = {
     "models take higher ones.",
     "seeds": "TF32 is E8M10. The learning rate is ten times that of most other studies, so that runs "
     "diverge sooner if they do.",
-    "landscape": "One seed of three has run, with sharpness over 256 sequences instead of 1,024.",
     "fp8-lm-head": "FP8 is `tandem.torch.fp8_lm(model, \"O1\")`: E4M3 products with f32 sums, E4M3 "
     "gradients of weights, f16 weights. bf16 is E8M7 masks over f32 weights. Gradients are not clipped.",
     "long": "Under `bf16` the distance from f32 grows from 0.04 nats after 3,000 steps to 0.15 at the end. "

@@ -21,6 +21,9 @@ REASONS: dict[str, str] = {
         "it raises all magnitudes below 2^-6 to 2^-6, and the gradient of each logit is at most "
         "1/256, since the loss is a mean over 256 characters; its largest number, 255, is above "
         "all magnitudes of a run that trains.",
+    "sharpness-loss":
+        "E8M3 ends far above E8M5, but E8M5's distance from E8M7 is within the error: its sharpness "
+        "is higher and its loss is not, as in the paper, where sharpness rises before the loss.",
     "spikes-more":
         "No run of either format has a spike, at either rate, and their mean losses are within 0.008 "
         "nats of each other. Five mantissa bits are enough here at ten times the learning rate, "
@@ -46,7 +49,7 @@ REASONS: dict[str, str] = {
         "enough for the third seed.",
     "landscape-lower":
         "The losses are computed under the same masks, and E8M0 truncates weights to powers of two, so "
-        "the loss jumps between neighbouring points: at step 1,000 there are two minima. In f32 the "
+        "the loss jumps between neighbouring points: at step 1,000 there are several minima. In f32 the "
         "same weights have one.",
 }
 
@@ -83,6 +86,8 @@ CAVEATS: dict[str, str] = {
     "spikes-none-diverge":
         "No run of either format has a spike, so that none came near divergence. Under E8M1 6 of "
         "18 diverge at the higher rate.",
+    "sharpness-epsilon":
+        "Sharpness is nearly proportional to epsilon, so all five show what 5e-4 shows.",
     "landscape-smooth":
         "But this run does not diverge, as the paper's does; E8M0 does.",
 }
