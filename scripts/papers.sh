@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the studies of "To FP8 and Back Again" at toy size, and writes docs/Papers.md:
-# papers.sh [STUDY...] [--quick] [--budget MINUTES] [--seeds N] [--steps N] [--threads
-# N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
-# interrupted run can be resumed; a removed file is measured again. `papers.sh --check`
-# runs nothing; it exits with 1 if an ordering of the paper fails and
-# benchmarks/precision/reasons.py does not say why.
+# papers.sh [STUDY...] [--quick] [--variants VARIANT...] [--budget MINUTES] [--seeds N]
+# [--steps N] [--threads N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
+# interrupted run can be resumed; the long studies also go on within a cell, from
+# checkpoints next to the results. A removed file is measured again. `papers.sh --check`
+# runs nothing; it prints the margins, and exits with 1 if a result of the paper does not
+# reproduce and benchmarks/precision/reasons.py does not say why.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}

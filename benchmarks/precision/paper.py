@@ -50,6 +50,7 @@ RUNS = {
     "exponents": ("TinyLlama 120M", "not stated", "not stated"),
     "sharpness": ("Llama 120M (figure 7), Llama 7B (tables)",
                   "16,000 to 100,000; 5,000", "1"),
+    "divergence": ("Llama 120M", "16,000 to 100,000", "1"),
     "recovery": ("Llama 7B", "6,000 in E8M3, then 38,000 in bf16", "1"),
     "spikes": ("Llama 120M", "not stated", "18 of each format and rate"),
     "seeds": ("GPT-2 124M", "30,000", "188 in bf16, 70 in TF32"),

@@ -6,16 +6,14 @@
 # This file writes the opening sentences of the page on papers.
 #
 #===----------------------------------------------------------------------===#
-"""Computes the sentences at the beginning of docs/Papers.md from the results."""
+"""Computes the five sentences at the beginning of docs/Papers.md from the results."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from checks import CHECKS, Cells, NotRun, healed_bound, outcome, trains
+from checks import CHECKS, TRAINS_NATS, healed_bound, outcome
+from margins import Cells, NotRun, late, loss
 from studies import STUDIES
-
-#: Sharpness has risen if it has grown by this factor.
-RISEN = 1.5
 
 
 def listed(names: Sequence[str]) -> str:
@@ -23,79 +21,99 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def verdict_counts(results: dict[str, dict | None], own: bool) -> Counter:
+    """Counts the outcomes of the results that are ours or users', or of those that are not."""
+    return Counter(outcome(check, results[check.study]) for check in CHECKS.values()
+                   if check.source in (("ours", "users") if own else ("",)))
+
+
+def several(count: int, one: str, many: str) -> str:
+    """Formats a count with the verb that fits it."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def count(results: dict[str, dict | None]) -> str:
-    """Counts the orderings that hold."""
-    def found(own: bool) -> Counter:
-        return Counter(outcome(check, results[check.study]) for check in CHECKS.values()
-                       if bool(check.source) is own)
+    """Counts the results that reproduce."""
+    def rest(found: Counter) -> str:
+        return "".join(f", {several(found[what], *verbs)}" for what, verbs in (
+            ("undecided", ("has too few seeds", "have too few seeds")),
+            ("not run", ("has not been run yet", "have not been run yet"))) if found[what])
 
-    paper, own = found(False), found(True)
-    left = f", {paper['not run']} have not been run yet" if paper["not run"] else ""
-    missing = f", {own['not run']} not run yet" if own["not run"] else ""
-    return (f"**Of the paper's {paper.total()} results, {paper['holds']} reproduce here and "
-            f"{paper['fails']} do not{left}.** Such a small model survives most of what makes the "
-            "paper's models diverge. Several of the paper's effects show here only with fewer bits. "
-            f"Of {own.total()} results that are ours or users', {own['holds']} hold and "
-            f"{own['fails']} do not{missing}.")
-
-
-def mantissas(result: dict | None) -> str:
-    """Describes what mantissa bits cost, and where sharpness rises."""
-    cells = Cells(result)
-    names = [name for name in STUDIES["sharpness"].variants if name != "E8M7"]
-    costs = {name: cells.loss(name) - cells.loss("E8M7") for name in sorted(names, reverse=True)}
-    by_name = listed([f"{cost:.3f} ({name})" for name, cost in costs.items()])
-    bad = [name for name in costs if any(c["diverged"] for c in cells.of(name).values())]
-    end = f"{listed(bad)} diverge{'' if len(bad) > 1 else 's'}" if bad else "no run diverges"
-    return (f"**Mantissa bits of products.** After {STUDIES['sharpness'].full.steps:,} steps the "
-            f"loss is above bf16's by {by_name} nats; {end}. {risen(cells, names)}")
+    paper, own = (verdict_counts(results, each) for each in (False, True))
+    trivially = [several(each["holds trivially"], "holds trivially", "hold trivially")
+                 for each in (paper, own)]
+    return (f"**Of {paper.total()} results of the paper, "
+            f"{several(paper['holds'], 'reproduces', 'reproduce')} here by more than two standard "
+            f"errors, {trivially[0]} and "
+            f"{several(paper['fails'], 'does not reproduce', 'do not reproduce')}{rest(paper)}**; "
+            f"of {own.total()} that are ours or users', {several(own['holds'], 'holds', 'hold')}, "
+            f"{trivially[1]} and {several(own['fails'], 'does not', 'do not')}{rest(own)}.")
 
 
-def risen(cells: Cells, names: list[str]) -> str:
-    """Describes under which formats sharpness has grown."""
-    growth = {name: cells.sharpness(name) / cells.sharpness(name, at=0) for name in names}
-    much = [f"{name} ({factor:.1f} times)" for name, factor in growth.items()
-            if factor > RISEN]
-    return (f"Sharpness rises by half or more only under {listed(much)}." if much else
-            "Sharpness rises by half or more under none.")
+def mantissas(results: dict) -> str:
+    """Describes what mantissa bits cost, in loss and in sharpness."""
+    cells = Cells(results["sharpness"])
+    names = [name for name in sorted(STUDIES["sharpness"].variants, reverse=True)
+             if name in results["sharpness"]["cells"]] if results["sharpness"] else []
+    base = cells.mean("E8M7", loss)
+    costs = listed([f"{cells.mean(name, loss) - base:.3f} ({name})" for name in names
+                    if name != "E8M7"])
+    values = listed([f"{cells.mean(name, late):.3f} ({name})" for name in names])
+    return (f"**Mantissa bits:** after {STUDIES['sharpness'].full.steps:,} steps at a constant "
+            f"rate the loss is above that of E8M7 by {costs} nats, and sharpness is {values} "
+            "percent.")
 
 
-def exponents(result: dict | None) -> str:
-    """Describes which exponent sizes train."""
-    cells = Cells(result)
-    names = ("E7M7", "E5M7", "E4M7", "E3M7")
-    well = [name for name in names if trains(cells, name)]
-    bad = [name for name in names if name not in well]
-    ends = [end for end in ("inside", "outside") if not trains(cells, f"E4M7, {end}")]
-    return (f"**Exponent bits of products.** In {listed(well) or 'none of these formats'} the "
-            f"model trains as well as in E8M7, but not in {listed(bad) or 'any other'}. E4M7 "
-            f"fails because of the clamp from {listed(ends) or 'neither side'}; in the paper E7M7 "
-            "fails because of the clamp from outside.")
+def exponents(results: dict) -> str:
+    """Describes which exponents train."""
+    cells = Cells(results["exponents"])
+    base = cells.mean("E8M7", loss)
+    first = "E7M7, f32's bias"
+    text = [f"{cells.mean(name, loss) - base:.3f} {words}" for name, words in (
+        (first, "nats above E8M7"), (f"{first}, LM head unmasked", "with the LM head unmasked"),
+        ("E7M7", "with a bias of its own"))]
+    well = [name for name in ("E7M7", "E5M7", "E4M7", "E3M7")
+            if cells.mean(name, loss) < base + TRAINS_NATS]
+    return (f"**Exponent bits:** E7M7 with f32's bias, which holds magnitudes below 2, ends "
+            f"{text[0]}, {text[1]} and {text[2]}; of the formats with a bias of their own "
+            f"{listed(well) or 'none'} {'train' if len(well) > 1 else 'trains'} as E8M7 does, of "
+            "E7M7 to E3M7.")
 
 
-def long(result: dict | None) -> str:
+def recovery(results: dict) -> str:
+    """Describes what a switch to more bits repairs."""
+    cells = Cells(results["recovery"])
+    stays, then = "E8M3", "E8M3, then bf16"
+    sharp = [f"{cells.mean(name, late):.3f}" for name in (stays, then)]
+    losses = [f"{cells.mean(name, loss):.3f}" for name in (stays, then)]
+    scale = STUDIES["recovery"].full
+    return (f"**Recovery:** {scale.steps:,} steps after a switch from E8M3 to bf16 at step "
+            f"{scale.before:,} sharpness is {sharp[1]} percent and the loss {losses[1]}, against "
+            f"{sharp[0]} and {losses[0]} without the switch.")
+
+
+def long(results: dict) -> str:
     """Describes where bf16 AdamW ends, and what heals it."""
-    cells = Cells(result)
-    exact, plain = cells.loss("fp32"), cells.loss("bf16")
-    others = {name: cells.loss(name) for name in STUDIES["long"].variants
+    cells = Cells(results["long"])
+    exact, plain = cells.mean("fp32", loss), cells.mean("bf16", loss)
+    others = {name: cells.mean(name, loss) for name in STUDIES["long"].variants
               if name not in ("fp32", "bf16")}
-    bound = healed_bound(cells)
-    healed = [f"`{name}` ({loss:.3f})" for name, loss in others.items() if loss <= bound]
-    rest = [f"`{name}` ({loss:.3f})" for name, loss in others.items() if loss > bound]
-    steps = STUDIES["long"].full.steps
-    text = (f"**Long runs.** After {steps:,} steps with data that change, AdamW with bf16 weights "
-            f"and states ends at a loss of {plain:.3f}, in f32 at {exact:.3f}: "
-            f"{plain / exact:.2f} times as high. These strategies, two of them with activations "
-            f"stored by the recipe `coat`, end where f32 does: {listed(healed) or 'none'}")
-    return text + (f". These do not: {listed(rest)}." if rest else ".")
+    bound = exact + healed_bound(exact, plain)
+    healed = [f"`{name}` ({value:.3f})" for name, value in others.items() if value <= bound]
+    rest = [f"`{name}` ({value:.3f})" for name, value in others.items() if value > bound]
+    text = (f"**Long runs:** after {STUDIES['long'].full.steps:,} steps with data that change, "
+            f"AdamW with bf16 weights and states ends at a loss of {plain:.3f}, in f32 at "
+            f"{exact:.3f}, where these strategies end too, two of them with activations stored by "
+            f"the recipe `coat`: {listed(healed) or 'none'}")
+    return text + (f"; these do not: {listed(rest)}." if rest else ".")
 
 
 def answers(results: dict[str, dict | None]) -> str:
     """Returns the findings as a list, without studies that have not been run."""
-    lines = []
-    for find, study in ((long, "long"), (mantissas, "sharpness"), (exponents, "exponents")):
+    lines = [f"- {count(results)}"]
+    for find in (mantissas, exponents, recovery, long):
         try:
-            lines.append(f"- {find(results[study])}")
+            lines.append(f"- {find(results)}")
         except NotRun:
             continue
-    return "\n".join([*lines, *[""] * bool(lines), f"{count(results)}\n"])
+    return "\n".join([*lines, ""])

@@ -46,38 +46,63 @@ def first_cells(result: dict) -> dict[str, dict]:
             for name, by_lr in result["cells"].items()}
 
 
+def by_seed(result: dict) -> dict[str, list[dict]]:
+    """Returns the cells of all seeds by variant, at its first learning rate."""
+    return {name: list(next(iter(by_lr.values())).values())
+            for name, by_lr in result["cells"].items()}
+
+
+def watched(axes, result: dict, first: tuple[str, ...] = ()) -> None:
+    """Plots sharpness by step: the mean over the seeds, and the range from the least to the
+    greatest. Variants are in the order given, then in that of the result."""
+    cells = by_seed(result)
+    for index, name in enumerate([*first, *(name for name in cells if name not in first)]):
+        if name not in cells:
+            continue  # its colour stays free, so that formats have the same colours everywhere
+        runs = [[_floats([point["sharpness"]["0.0005"]])[0] for point in cell["checkpoints"]]
+                for cell in cells[name]]
+        count = min(map(len, runs))
+        if not count:
+            continue
+        steps = [point["step"] for point in cells[name][0]["checkpoints"][:count]]
+        values = np.array([run[:count] for run in runs])
+        style = _style(index)
+        axes.plot(steps, values.mean(0), label=name, marker="o", markersize=3, **style)
+        axes.fill_between(steps, values.min(0), values.max(0), color=style["color"], alpha=0.15,
+                          linewidth=0)
+    axes.set_xlabel("steps")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel("sharpness in percent")
+
+
 def sharpness(result: dict | None, path: pathlib.Path) -> None:
     """Plots sharpness by step, in the paper and here."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8))
     for index, (name, values) in enumerate(TABLE_1.items()):
         left.plot(TABLE_1_STEPS, values, label=name, marker="o", **_style(index))
     left.set_title("the paper: Llama 7B, table 1", fontsize=10)
+    left.set_xlabel("steps")
+    left.set_ylabel("sharpness in percent")
     if result is None:
         right.text(0.5, 0.5, "not run yet", ha="center", transform=right.transAxes)
-    cells = first_cells(result) if result else {}
-    for index, name in enumerate([*TABLE_1, *sorted(cells.keys() - TABLE_1.keys(), reverse=True)]):
-        if name in cells:
-            points = cells[name]["checkpoints"]
-            right.plot([point["step"] for point in points],
-                       _floats([point["sharpness"]["0.0005"] for point in points]),
-                       label=name, marker="o", markersize=4, **_style(index))
-    right.set_title("here: the toy model", fontsize=10)
-    for axes in (left, right):
-        axes.set_xlabel("steps")
+    else:
+        watched(right, result, tuple(TABLE_1))
+    right.set_title("here: the toy model, mean and range of the seeds", fontsize=10)
+    for axes in (left, right) if result else (left,):
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    left.set_ylabel("sharpness in percent")
-    for axes in (left, right) if cells else (left,):
         axes.legend(fontsize=8, frameon=False)
     save_figure(figure, path)
 
 
 def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns steps and losses of each variant's first cell. Variants with equal losses share
-    one curve."""
+    """Returns steps and losses of each variant, the mean over its seeds. Variants with equal
+    losses share one curve."""
     names: dict[tuple, list[str]] = {}
-    cells = first_cells(result)
-    for name, cell in cells.items():
-        names.setdefault((cell["steps"], *cell["curve"]), []).append(name)
+    for name, cells in by_seed(result).items():
+        count = min(len(cell["curve"]) for cell in cells)
+        mean = np.mean([_floats(cell["curve"][:count]) for cell in cells], axis=0)
+        key = (cells[0]["steps"], *(None if math.isnan(value) else value for value in mean))
+        names.setdefault(key, []).append(name)
     found = {}
     for (steps, *values), same in names.items():
         places = (np.arange(len(values)) + 0.5) * steps / len(values)
@@ -87,8 +112,8 @@ def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def losses(result: dict, path: pathlib.Path, reference: str | None = None,
            top: float = math.inf) -> None:
-    """Plots the losses of each variant's first cell, and their differences from the reference's
-    (by default the first variant's), up to a number of nats."""
+    """Plots the losses of each variant, and their differences from the reference's (by default
+    the first variant's), up to a number of nats."""
     found = curves(result)
     lead = next(label for label in found
                 if reference is None or reference in label.split("\n= "))
@@ -138,28 +163,44 @@ def _curves(axes, cells) -> None:
                   color=COLOURS[index % len(COLOURS)], linewidth=0.8)
 
 
-def recovery(result: dict, path: pathlib.Path) -> None:
-    """Plots sharpness by step on a logarithmic scale, and marks the switch."""
+def steps(result: dict, path: pathlib.Path) -> None:
+    """Plots sharpness by step on a logarithmic scale, and marks a switch."""
     figure, axes = plt.subplots(figsize=(8.5, 3.8))
-    cells = first_cells(result)
-    for index, (name, cell) in enumerate(cells.items()):
-        points = cell["checkpoints"]
-        axes.plot([point["step"] for point in points],
-                  _floats([point["sharpness"]["0.0005"] for point in points]),
-                  label=name, marker="o", markersize=4, **_style(index))
-    axes.axvline(next(iter(cells.values()))["switch"], color="gray", linewidth=1, linestyle=":",
-                 label="the switch")
+    watched(axes, result)
+    switches = {cell["switch"] for cells in by_seed(result).values() for cell in cells
+                if "switch" in cell and cell["switch"] < cell["steps"]}
+    for switch in switches:
+        axes.axvline(switch, color="gray", linewidth=1, linestyle=":", label="the switch")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
-    axes.set_xlabel("steps")
-    axes.set_ylabel("sharpness in percent")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     save_figure(figure, path)
 
 
+def rates(result: dict, path: pathlib.Path) -> None:
+    """Plots the final losses and the largest attention logits by learning rate: the mean over the
+    seeds."""
+    figure, panels = plt.subplots(1, 2, figsize=(10.5, 3.8))
+    for index, (name, by_lr) in enumerate(result["cells"].items()):
+        order = sorted(by_lr, key=float)
+        for axes, key in zip(panels, ("train_loss", "attention_logits")):
+            values = [np.mean(_floats([cell[key] for cell in by_lr[lr].values()]))
+                      for lr in order]
+            axes.plot([float(lr) for lr in order], values, label=name, marker="o",
+                      **_style(index))
+    for axes, text in zip(panels, ("final loss in nats", "largest attention logit")):
+        axes.set_xscale("log")
+        axes.set_xlabel("learning rate")
+        axes.set_ylabel(text)
+    panels[1].set_yscale("log")
+    panels[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    save_figure(figure, path)
+
+
 def landscape(result: dict, path: pathlib.Path) -> None:
-    """Plots the planes of losses at the checkpoints, with a row for each variant."""
+    """Plots the planes of the first seed's losses at the checkpoints, with a row for each
+    variant."""
     cells = first_cells(result)
     count = max(len(cell["planes"]) for cell in cells.values())
     figure, grid = plt.subplots(len(cells), count, squeeze=False,
@@ -177,7 +218,8 @@ def landscape(result: dict, path: pathlib.Path) -> None:
 
 
 #: The function that draws the plot of each study, docs/images/papers-STUDY.png.
-PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "recovery": recovery,
+PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "divergence": steps,
+         "recovery": steps, "remedies": steps, "few-bits": steps, "rates": rates, "size": steps,
          "spikes": seeds, "seeds": seeds, "landscape": landscape, "fp8-lm-head": losses,
          "long": losses}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file lists the studies, with the cells of each and the figures that a cell measures.
+# This file lists the studies, with the cells of each.
 #
 #===----------------------------------------------------------------------===#
 """Studies at toy size, one for each figure or pair of tables of the paper."""
@@ -11,23 +11,19 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-import tandem.torch
-import torch
-from landscape import grid
-from llama import Llama, Shape
-from training import Run, Setting, figures
-
-#: The epsilons of table 2, and the one used in the other tables and figures.
-EPSILONS = (5e-5, 1e-4, 5e-4, 1e-3, 5e-3)
-EPSILON = 5e-4
-#: The number of checkpoints at which sharpness is measured.
-CHECKPOINTS = 10
-#: The fraction of a recovery's steps that use E8M3, and the landscapes' checkpoints as fractions.
-SWITCHED = 0.15
-LANDSCAPES = (0.5, 1.0)
+import measures
+from llama import Shape
+from training import Setting
 
 TOY = Shape(width=32, layers=2, heads=4, context=32)
 SMALL = Shape(width=32, layers=1, heads=2, context=32)
+#: 0.2 and 0.8 million parameters.
+DEEP = Shape(width=64, layers=4, heads=4, context=32)
+WIDE = Shape(width=128, layers=4, heads=4, context=32)
+#: A constant rate, without clipping or decay, under which formats part in long runs.
+CONSTANT = {"final_share": 1.0, "clip": None, "weight_decay": 0.0}
+#: The six rates between which a run's loss is most sensitive, a factor of about 3 apart.
+RATES = (3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +35,12 @@ class Scale:
     lrs: tuple[float, ...] = (4e-3,)
     shape: Shape = TOY
     batch: int = 8
+    before: int = 0  # the steps of another study's run that each cell goes on from
 
     def setting(self, lr: float, seed: int, **changes) -> Setting:
         """Returns the setting of a cell."""
-        return Setting(self.shape, self.batch, self.steps, lr, seed,
-                       warmup=min(50, self.steps // 5), **changes)
+        return Setting(self.shape, self.batch, self.before + self.steps, lr, seed,
+                       warmup=min(50, self.steps // 5), before=self.before, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Study:
 
     place: str  # the place in the paper
     title: str
-    #: Returns the figures of a cell, given its setting, corpus, variant options and label.
+    #: Returns the figures of a cell, given its setting, corpus, variant options, label and store.
     measure: Callable
     #: The options of each variant, by label.
     variants: Mapping[str, Mapping]
@@ -60,174 +57,30 @@ class Study:
     quick: Scale
     #: Changes to the setting that apply to all cells.
     changes: Mapping = dataclasses.field(default_factory=dict)
+    #: Variants that run after all seeds of the others.
+    later: tuple[str, ...] = ()
 
     def scale(self, quick: bool) -> Scale:
         return self.quick if quick else self.full
 
-
-#===------------------------------------------------------------------------===#
-# Masked runs
-#===------------------------------------------------------------------------===#
-
-
-def masks(options: Mapping) -> Callable[[Llama], object]:
-    """Returns a function that masks a model's products, unless the format is None."""
-    return lambda model: tandem.torch.emulate(model, **options)
-
-
-def masked(setting, corpus, options, label) -> dict:
-    """Trains with masks."""
-    run = Run(setting, corpus, prepare=masks(options))
-    run.train(label)
-    return figures(run)
-
-
-def magnitudes(run: Run) -> dict[str, float]:
-    """Returns the largest and the smallest nonzero magnitude of the inputs, weights, outputs and
-    gradients of linear layers, for one more batch."""
-    found: list[tuple[float, float]] = []
-
-    def note(tensors) -> None:
-        for x in tensors:
-            nonzero = x.detach().abs()[x != 0]
-            if nonzero.numel():
-                found.append((nonzero.min().item(), nonzero.max().item()))
-
-    layers = [m for m in run.model.modules() if isinstance(m, torch.nn.Linear)]
-    handles = [layer.register_forward_hook(
-        lambda m, inputs, output: note((*inputs, m.weight, output))) for layer in layers]
-    handles += [layer.register_full_backward_hook(
-        lambda m, inputs, outputs: note((*filter(_is_tensor, inputs), *outputs)))
-        for layer in layers]
-    run.optimizer.zero_grad()
-    run.loss(*next(run.setting.draw(run.corpus))).backward()
-    note(layer.weight.grad for layer in layers)
-    for handle in handles:
-        handle.remove()
-    return {"smallest": min(low for low, _ in found), "largest": max(high for _, high in found)}
-
-
-def _is_tensor(x: object) -> bool:
-    return isinstance(x, torch.Tensor)
-
-
-def exponents(setting, corpus, options, label) -> dict:
-    """Trains with masks and also records the magnitudes at the end."""
-    run = Run(setting, corpus, prepare=masks(options))
-    run.train(label)
-    found = figures(run)
-    return found | ({} if found["train_loss"] is None else magnitudes(run))
-
-
-class Checkpoints:
-    """Measures sharpness at checkpoints during a run."""
-
-    def __init__(self, run: Run, epsilons: tuple[float, ...]):
-        self.run, self.epsilons = run, epsilons
-        total = run.setting.steps
-        self.steps = [total * k // CHECKPOINTS for k in range(1, CHECKPOINTS + 1)]
-        self.found: list[dict] = []
-
-    def visit(self, step: int) -> None:
-        if step in self.steps:
-            self.found.append({"step": step, "sharpness": self.run.sharpness(self.epsilons)})
-
-
-def sharpness(setting, corpus, options, label) -> dict:
-    """Trains with masks and measures sharpness at checkpoints."""
-    run = Run(setting, corpus, prepare=masks(options))
-    checkpoints = Checkpoints(run, EPSILONS)
-    run.train(label, checkpoints.visit)
-    return figures(run) | {"checkpoints": checkpoints.found}
-
-
-def recovery(setting, corpus, options, label) -> dict:
-    """Trains with one mask and then with another, and measures sharpness at checkpoints."""
-    switch = max(1, round(SWITCHED * setting.steps))
-    formats = {0: options["first"], switch: options["then"]}
-    run = Run(setting, corpus, prepare=lambda model: tandem.torch.PrecisionSchedule(
-        tandem.torch.MaskSetting(model), formats))
-    checkpoints = Checkpoints(run, (EPSILON,))
-    checkpoints.steps = sorted({switch, *checkpoints.steps})
-
-    def visit(step: int) -> None:
-        checkpoints.visit(step)  # still with the format of this step
-        run.prepared.step()
-
-    run.train(label, visit)
-    return figures(run) | {"switch": switch, "checkpoints": checkpoints.found}
-
-
-def landscape(setting, corpus, options, label) -> dict:
-    """Trains with masks and computes the loss on a plane around the weights of two checkpoints,
-    with the same masks or others."""
-    set_masks = masks({"format": options["format"]})
-    run = Run(setting, corpus, prepare=set_masks)
-    set_plane_masks = masks({"format": options.get("plane", options["format"])})
-    steps = [round(share * setting.steps) for share in LANDSCAPES]
-    planes = []
-
-    def visit(step: int) -> None:
-        if step in steps:
-            found = {"step": step, "sharpness": run.sharpness((EPSILON,))}
-            set_plane_masks(run.model)
-            planes.append(found | {"losses": grid(run, options["points"])})
-            set_masks(run.model)
-
-    run.train(label, visit)
-    return figures(run) | {"planes": planes}
-
-
-#===------------------------------------------------------------------------===#
-# FP8 products and strategies
-#===------------------------------------------------------------------------===#
-
-
-def fp8_lm_head(setting, corpus, options, label) -> dict:
-    """Trains with bf16's masks, or at an FP8-LM level with some layers excluded."""
-    if "format" in options:
-        return masked(setting, corpus, options, label)
-
-    def prepare(model: Llama):
-        return tandem.torch.fp8_lm(
-            model.to(torch.bfloat16), options["level"], lr=setting.lr,
-            exclude=options["exclude"], betas=setting.betas,
-            weight_decay=setting.weight_decay)
-
-    run = Run(setting, corpus, prepare=prepare)
-    run.train(label)
-    return figures(run)
-
-
-def long(setting, corpus, options, label) -> dict:
-    """Trains with a strategy, and with a recipe for stored activations if there is one."""
-    recipe = options.get("recipe")
-    run = Run(setting, corpus, options["strategy"], prepare=lambda model: (
-        recipe and tandem.torch.compress_activations(model, recipe)))
-    run.train(label)
-    return figures(run) | {"bytes_per_parameter": run.optimizer.bytes_per_parameter}
-
-
-#===------------------------------------------------------------------------===#
-# The list
-#===------------------------------------------------------------------------===#
+    def rank(self, variant: str) -> int:
+        """Returns the turn of a variant."""
+        return self.later.index(variant) + 1 if variant in self.later else 0
 
 
 def formats(*names: str) -> dict[str, dict]:
     return {name: {"format": name} for name in names}
 
 
+CLAMPS = {"": {}, ", inside": {"clamp": "inside"}, ", outside": {"clamp": "outside"},
+          ", LM head unmasked": {"exclude": ["lm_head"]}}
 EXPONENTS = {
     "E8M7": {"format": "E8M7"},
-    "E7M7": {"format": "E7M7"},
-    "E7M7, inside": {"format": "E7M7", "clamp": "inside"},
-    "E7M7, outside": {"format": "E7M7", "clamp": "outside"},
-    "E7M7, LM head unmasked": {"format": "E7M7", "exclude": ["lm_head"]},
+    **{f"E7M7, f32's bias{name}": {"format": "E7M7", "bias": "kept"} | options
+       for name, options in CLAMPS.items()},
+    **{f"E7M7{name}": {"format": "E7M7"} | options for name, options in CLAMPS.items()},
     "E5M7": {"format": "E5M7"},
-    "E4M7": {"format": "E4M7"},
-    "E4M7, inside": {"format": "E4M7", "clamp": "inside"},
-    "E4M7, outside": {"format": "E4M7", "clamp": "outside"},
-    "E4M7, LM head unmasked": {"format": "E4M7", "exclude": ["lm_head"]},
+    **{f"E4M7{name}": {"format": "E4M7"} | options for name, options in CLAMPS.items()},
     "E3M7": {"format": "E3M7"},
 }
 FP8 = {
@@ -247,39 +100,73 @@ LONG = {
     "flash-f16, coat": {"strategy": "flash-f16", "recipe": "coat"},
 }
 
+FEW_BITS = {
+    **formats("E8M7", "E8M1", "E8M0"),
+    "E8M0, then bf16": {"format": "E8M0", "then": "E8M7", "share": 0.15},
+}
+RECOVERY = {
+    "E8M3, then bf16": {"first": "E8M3", "then": "E8M7"},
+    "E8M3": {"first": "E8M3", "then": "E8M3"},
+    "bf16": {"first": "E8M7", "then": "E8M7"},
+}
+REMEDIES = {
+    **formats("E8M3", "E8M7"),
+    "E8M3, first block in E8M7": {"format": {"layers.0": "E8M7", "*": "E8M3"}},
+    "E8M3, first two blocks in E8M7": {
+        "format": {"layers.0": "E8M7", "layers.1": "E8M7", "*": "E8M3"}},
+    "E8M3, raised by sharpness": {"levels": ("E8M3", "E8M7"), "bound": 0.08, "patience": 2},
+}
+
 STUDIES = {
     "exponents": Study(
-        "figure 10, section 4.2", "Exponents of seven bits", exponents, EXPONENTS,
-        Scale(500, 1), Scale(40, 1, shape=SMALL)),
+        "figure 10, section 4.2", "Exponents of seven bits", measures.exponents, EXPONENTS,
+        Scale(500, 3), Scale(20, 1, shape=SMALL)),
     "sharpness": Study(
-        "figure 7, tables 1 and 2", "Sharpness under fewer mantissa bits", sharpness,
-        formats("E8M3", "E8M4", "E8M5", "E8M6", "E8M7", "E8M2", "E8M1", "E8M0"),
-        Scale(2000, 1), Scale(60, 1, shape=SMALL)),
+        "figures 7 and 8, tables 1 and 2", "Sharpness under fewer mantissa bits",
+        measures.sharpness, formats("E8M3", "E8M4", "E8M5", "E8M6", "E8M7"),
+        Scale(20_000, 3, (1e-2,)), Scale(60, 1, (1e-2,), SMALL), CONSTANT,
+        later=("E8M5", "E8M4", "E8M6")),
+    "divergence": Study(
+        "figures 7 and 8", "Longer runs", measures.sharpness, formats("E8M3", "E8M7"),
+        Scale(60_000, 3, (1e-2,)), Scale(80, 1, (1e-2,), SMALL), CONSTANT),
     "recovery": Study(
-        "table 3", "Recovery in bf16", recovery,
-        {"E8M3, then bf16": {"first": "E8M3", "then": "E8M7"},
-         "E8M3": {"first": "E8M3", "then": "E8M3"},
-         "bf16": {"first": "E8M7", "then": "E8M7"},
-         "E8M0, then bf16": {"first": "E8M0", "then": "E8M7"}},
-        Scale(2000, 1), Scale(60, 1, shape=SMALL)),
+        "table 3", "Recovery in bf16", measures.recovery, RECOVERY,
+        Scale(8_000, 3, (1e-2,), before=20_000),
+        Scale(60, 1, (1e-2,), SMALL, before=60), CONSTANT, later=("bf16",)),
+    "remedies": Study(
+        "none; named as future work", "Precision raised where it matters", measures.raised,
+        REMEDIES, Scale(20_000, 3, (1e-2,)), Scale(60, 1, (1e-2,), TOY), CONSTANT,
+        later=("E8M3, first block in E8M7",)),
+    "few-bits": Study(
+        "none; formats below the paper's", "Fewer bits than the paper's", measures.switched,
+        FEW_BITS, Scale(2000, 3), Scale(60, 1, shape=SMALL)),
+    "rates": Study(
+        "none; Wortsman et al. (2023)", "Sensitivity to the learning rate", measures.rates,
+        formats("E8M3", "E8M7", "E8M5") | {"f32": {"format": None}},
+        Scale(1000, 3, RATES, DEEP), Scale(20, 1, (1e-2, 1.0), SMALL), {"weight_decay": 0.0},
+        later=("f32", "E8M5")),
+    "size": Study(
+        "none; its smallest model has 120 million", "A model of 0.8 million parameters",
+        measures.sharpness, formats("E8M3", "E8M7"),
+        Scale(12_000, 3, (1e-2,), WIDE), Scale(20, 1, (1e-2,), TOY), CONSTANT),
     "spikes": Study(
-        "figure 9", "Loss spikes over seeds and learning rates", masked,
+        "figure 9", "Loss spikes over seeds and learning rates", measures.masked,
         {"E8M5": {"format": "E8M5"}, "bf16": {"format": "E8M7"}, "E8M1": {"format": "E8M1"}},
         Scale(400, 18, (4e-3, 4e-2)), Scale(80, 2, (4e-3, 4e-2), SMALL)),
     "seeds": Study(
-        "figure 1", "Divergence over seeds", masked,
+        "figure 1", "Divergence over seeds", measures.masked,
         {"bf16": {"format": "E8M7"}, "TF32": {"format": "E8M10"}, "f32": {"format": None}},
         Scale(400, 18, (4e-2,)), Scale(60, 2, (4e-2,), SMALL)),
     "landscape": Study(
-        "figure 2", "Loss landscapes", landscape,
+        "figure 2", "Loss landscapes", measures.landscape,
         {"E8M3": {"format": "E8M3", "points": 11}, "E8M0": {"format": "E8M0", "points": 11},
          "E8M0, plane in f32": {"format": "E8M0", "plane": None, "points": 11}},
-        Scale(1000, 1), Scale(40, 1, shape=SMALL)),
+        Scale(1000, 3), Scale(40, 1, shape=SMALL)),
     "fp8-lm-head": Study(
-        "figure 6", "FP8-LM's level O1 with and without the LM head", fp8_lm_head, FP8,
-        Scale(500, 3), Scale(30, 1, shape=SMALL), {"clip": None}),
+        "figure 6", "FP8-LM's level O1 with and without the LM head", measures.fp8_lm_head, FP8,
+        Scale(500, 6), Scale(30, 1, shape=SMALL), {"clip": None}),
     "long": Study(
-        "none; reports of users", "20,000 steps with changing data", long, LONG,
-        Scale(20_000, 1, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
+        "none; reports of users", "20,000 steps with changing data", measures.long, LONG,
+        Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
         {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}),
 }

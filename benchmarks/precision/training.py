@@ -9,10 +9,12 @@
 """Trains the model and measures losses, spikes, divergence and sharpness."""
 
 import dataclasses
+import itertools
 import math
 import pathlib
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -33,6 +35,9 @@ from progress import Progress  # noqa: E402
 CURVE_POINTS = 60
 #: A spike exceeds the median of this many preceding losses by this many deviations.
 SPIKE_DEVIATIONS, SPIKE_WINDOW = 6.0, 64
+#: Sharpness is measured on this many batches of sequences of held-out text. One sequence gives one
+#: token, a noisy sample.
+SHARPNESS_BATCHES, SHARPNESS_BATCH = 16, 64
 #: A run has diverged if it ends this many nats above its lowest smoothed loss.
 DIVERGED_NATS = 0.3
 
@@ -52,6 +57,12 @@ class Setting:
     weight_decay: float = 0.1
     clip: float | None = 1.0
     drifts: bool = False  # whether batches come from a window that moves over the text
+    before: int = 0  # the first steps, which belong to another study's run
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether a step after the warm-up does not depend on the number of steps."""
+        return self.final_share == 1 and not self.drifts
 
     def lr_at(self, step: int) -> float:
         """Returns the learning rate: linear warm-up, then half a cosine. Steps start at 0."""
@@ -108,6 +119,8 @@ class Run:
         self.prepared = prepare(self.model) if prepare else None
         self.optimizer = self._optimizer(strategy)
         self.losses: list[float] = []
+        self.earlier_seconds = 0.0  # of the processor, before the state that the run loaded
+        self._begun = time.process_time()
         self._batches = setting.draw(corpus)
 
     def _optimizer(self, strategy: str) -> torch.optim.Optimizer:
@@ -118,6 +131,11 @@ class Run:
             self.model.parameters(), lr=setting.lr, betas=setting.betas,
             weight_decay=setting.weight_decay, strategy=strategy, max_norm=setting.clip,
             min_8bit_size=0)
+
+    @property
+    def seconds(self) -> float:
+        """Returns the processor's time for the run so far."""
+        return self.earlier_seconds + time.process_time() - self._begun
 
     @property
     def parameters(self) -> int:
@@ -147,17 +165,34 @@ class Run:
         self.losses.append(loss.item())
         return self.losses[-1]
 
-    def train(self, name: str, visit: Callable[[int], None] = lambda step: None) -> None:
-        """Takes the remaining steps and calls `visit` after each. A non-finite loss ends the
-        run."""
-        progress = Progress(name, self.setting.steps)
-        for step in range(len(self.losses) + 1, self.setting.steps + 1):
+    def train(self, name: str, visit: Callable[[int], None] = lambda step: None,
+              until: int | None = None) -> None:
+        """Takes the remaining steps, or those up to the step `until`, and calls `visit` after
+        each. A non-finite loss ends the run."""
+        last = self.setting.steps if until is None else until
+        progress = Progress(name, last)
+        for step in range(len(self.losses) + 1, last + 1):
+            if self.losses and not math.isfinite(self.losses[-1]):
+                break
             loss = self.step()
             visit(step)
             progress.update(step, f"loss {loss:.3f}")
-            if not math.isfinite(loss):
-                break
         progress.finish(f"loss {self.losses[-1]:.3f}")
+
+    def state(self) -> dict:
+        """Returns what the run needs to go on: weights, the optimizer's state, all losses."""
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
+                "losses": self.losses, "seconds": self.seconds}
+
+    def load_state(self, state: dict) -> None:
+        """Goes on from a state of a run with the same setting, and with the batches that follow
+        those of its steps."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.losses = list(state["losses"])
+        self.earlier_seconds = state["seconds"]
+        self._batches = itertools.islice(
+            self.setting.draw(self.corpus), len(self.losses), None)
 
     @torch.no_grad()
     def validation_loss(self, count: int = 16) -> float:
@@ -166,11 +201,13 @@ class Run:
         return statistics.fmean(self.loss(*batch).item() for batch in drawn)
 
     @torch.no_grad()
-    def sharpness(self, epsilons: tuple[float, ...], count: int = 4) -> dict[str, float | None]:
+    def sharpness(self, epsilons: tuple[float, ...],
+                  count: int = SHARPNESS_BATCHES) -> dict[str, float | None]:
         """Returns the mean sharpness for the last tokens of the validation text, by epsilon.
         This is the exact maximum, which the paper's search approximates."""
         parts = [(self.logits(inputs)[:, -1].double(), targets[:, -1]) for inputs, targets in
-                 batches(self.corpus.validation, count, 64, self.setting.shape.context, seed=2)]
+                 batches(self.corpus.validation, count, SHARPNESS_BATCH,
+                         self.setting.shape.context, seed=2)]
         logits, targets = (torch.cat(part).numpy() for part in zip(*parts))
         if not np.isfinite(logits).all():
             return {f"{epsilon:g}": None for epsilon in epsilons}
@@ -232,4 +269,5 @@ def figures(run: Run) -> dict:
     losses = run.losses
     return {"train_loss": number(final_loss(losses)), "steps": len(losses),
             "validation_loss": number(run.validation_loss()), "diverged": diverged(losses),
-            "spikes": spikes(losses), "parameters": run.parameters, "curve": curve(losses)}
+            "spikes": spikes(losses), "parameters": run.parameters,
+            "seconds": round(run.seconds, 2), "curve": curve(losses)}

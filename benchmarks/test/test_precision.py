@@ -3,16 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests the studies at toy size, the check of the paper's orderings, and that the page has
-# the measured results.
+# This file tests the studies at toy size: their runs, checkpoints and cells.
 #
 #===----------------------------------------------------------------------===#
 
 import copy
 import json
 import math
-import os
-import subprocess
+import re
 import sys
 from pathlib import Path
 
@@ -25,16 +23,15 @@ pytest.importorskip("matplotlib")
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks/precision"), str(ROOT / "benchmarks")]
 
-import checks  # noqa: E402
+import checkpoints  # noqa: E402
 import landscape  # noqa: E402
+import measures  # noqa: E402
 import overhead  # noqa: E402
-import papers_answers  # noqa: E402
 import papers_page  # noqa: E402
 import runs  # noqa: E402
 import studies  # noqa: E402
 import training  # noqa: E402
 from llama import Shape, make_model  # noqa: E402
-from reasons import CAVEATS, REASONS  # noqa: E402
 from studies import STUDIES  # noqa: E402
 
 import tandem.torch  # noqa: E402
@@ -133,10 +130,76 @@ def test_drifting_batches():
 
 
 def test_sharpness_grows_with_epsilon(corpus):
-    found = tiny_run(corpus).sharpness(studies.EPSILONS, count=1)
+    found = tiny_run(corpus).sharpness(measures.EPSILONS, count=1)
     values = list(found.values())
     assert list(found) == ["5e-05", "0.0001", "0.0005", "0.001", "0.005"]
     assert all(a < b for a, b in zip(values, values[1:]))
+
+
+
+def test_constant_rate():
+    setting = training.Setting(TINY, 2, 100, 1e-2, warmup=10, **studies.CONSTANT)
+    assert setting.is_constant and {setting.lr_at(step) for step in range(10, 100)} == {1e-2}
+    assert not training.Setting(TINY, 2, 100, 1e-2).is_constant
+
+
+def constant(steps, seed=0, **changes):
+    return training.Setting(TINY, 2, steps, 1e-2, seed, warmup=2, **studies.CONSTANT | changes)
+
+
+def test_a_run_goes_on_from_a_checkpoint(corpus, tmp_path):
+    """A run that was interrupted takes the same steps as one that was not."""
+    store, key = checkpoints.Store(tmp_path), "key"
+    whole, begun, resumed = (training.Run(
+        constant(12), corpus, prepare=measures.masks({"format": "E8M3"})) for _ in range(3))
+    whole.train("whole")
+    assert store.restore(key, resumed, 12) == [] and not resumed.losses
+    for until in (4, 7):
+        begun.train("begun", until=until)
+        store.save(key, begun, [{"step": until}])
+    assert store.restore(key, resumed, 6) == [{"step": 4}] and len(resumed.losses) == 4
+    resumed = training.Run(constant(12), corpus, prepare=measures.masks({"format": "E8M3"}))
+    assert store.restore(key, resumed, 12) == [{"step": 7}]
+    assert resumed.seconds > begun.seconds / 2
+    resumed.train("resumed")
+    assert resumed.losses == whole.losses
+    for one, other in zip(resumed.model.parameters(), whole.model.parameters()):
+        assert torch.equal(one, other)
+
+
+def test_checkpoints_are_of_runs_that_take_the_same_steps():
+    options = {"format": "E8M3"}
+    key = checkpoints.key_of(constant(20), options)
+    assert key == checkpoints.key_of(constant(60), options)
+    others = [constant(20, seed=1), constant(20, before=5), constant(20, clip=1.0)]
+    assert key not in {checkpoints.key_of(other, options) for other in others}
+    assert key != checkpoints.key_of(constant(20), {"format": "E8M4"})
+    decayed = [checkpoints.key_of(constant(steps, final_share=0.1), options)
+               for steps in (20, 60)]
+    assert decayed[0] != decayed[1]
+
+
+def test_longer_runs_go_on_where_shorter_ones_end(corpus, tmp_path, monkeypatch):
+    """A study of more steps has the losses and the checkpoints of one with fewer."""
+    store, options = checkpoints.Store(tmp_path), {"format": "E8M3"}
+    short_run = measures.sharpness(constant(20), corpus, options, "short", store)
+    steps = []
+    step = training.Run.step
+    monkeypatch.setattr(training.Run, "step", lambda run: (steps.append(1), step(run))[1])
+    long_run = measures.sharpness(constant(40), corpus, options, "long", store)
+    assert len(steps) == 20 and long_run["steps"] == 40
+    assert long_run["checkpoints"][:20] == short_run["checkpoints"]
+    assert [point["step"] for point in long_run["checkpoints"][20:]] == list(range(22, 41, 2))
+
+
+@torch.no_grad()
+def test_attention_logits(corpus):
+    """Scaled queries scale the logits."""
+    run = tiny_run(corpus)
+    before = measures.attention_logits(run)
+    run.model.layers[0].attention.qkv_proj.weight[:TINY.width] *= 8.0
+    assert measures.attention_logits(run) == pytest.approx(8 * before, rel=1e-5)
+    assert not any(m._forward_hooks for m in run.model.modules())
 
 #===----------------------------------------------------------------------===#
 # Figures of a run
@@ -202,7 +265,7 @@ def test_magnitudes(corpus):
     run.step()
     with torch.no_grad():
         run.model.layers[0].network.up_proj.weight[0, 0] = 1e6
-    found = studies.magnitudes(run)
+    found = measures.magnitudes(run)
     assert found["largest"] >= 1e6
     assert 0 < found["smallest"] < 1e-3
     assert not any(m._forward_hooks or m._backward_hooks for m in run.model.modules())
@@ -238,15 +301,38 @@ def test_study(tmp_path, study):
 
 
 def test_recovery_switches(tmp_path, corpus):
-    """The run equals E8M3's until the switch and differs after it."""
-    setting = training.Setting(TINY, 2, 40, 1e-2, warmup=2)
-    found = {name: studies.recovery(setting, corpus, variant, name)
+    """The run equals E8M3's until the switch and differs after it; it goes on from a run of the
+    sharpness study if there is one."""
+    store, setting = checkpoints.Store(tmp_path), constant(40, before=20)
+    measures.sharpness(constant(20), corpus, {"format": "E8M3"}, "E8M3", store)
+    made = {path.name for path in tmp_path.iterdir()}
+    found = {name: measures.recovery(setting, corpus, variant, name, store)
              for name, variant in STUDIES["recovery"].variants.items()}
+    key = checkpoints.key_of(constant(20), {"format": "E8M3"})
+    assert {path.name for path in tmp_path.glob(f"{key}*")} <= made
     both, plain = found["E8M3, then bf16"], found["E8M3"]
-    assert both["switch"] == 6 and both["checkpoints"][1]["step"] == 6
+    assert both["switch"] == 20 and both["checkpoints"][0]["step"] == 20
     same = [a == b for a, b in zip(both["checkpoints"], plain["checkpoints"])]
-    assert same[:2] == [True, True] and not any(same[2:])
-    assert both["curve"][:6] == plain["curve"][:6] != found["bf16"]["curve"][:6]
+    assert same[0] and not any(same[2:]) and len(same) == 21
+    assert both["curve"][:20] == plain["curve"][:20] != found["bf16"]["curve"][:20]
+    assert both["curve"][21:] != plain["curve"][21:]
+
+
+def test_sharpness_raises_the_precision(tmp_path, corpus):
+    """Two checkpoints above the bound switch from E8M0 to the next format; none does below it."""
+    store, options = checkpoints.Store(tmp_path), {"levels": ("E8M0", "E8M7"), "patience": 2}
+    low, high = (measures.raised(constant(40), corpus, options | {"bound": bound}, "raised", store)
+                 for bound in (1e-6, 1e6))
+    assert low["raised"] == [4] and high["raised"] == []
+    assert low["checkpoints"][:2] == high["checkpoints"][:2]
+    assert low["checkpoints"][-1] != high["checkpoints"][-1]
+    # A run of E8M0 in the store is the part before the raise.
+    measures.sharpness(constant(40), corpus, {"format": "E8M0"}, "E8M0", store)
+    again, never = (measures.raised(constant(40), corpus, options | {"bound": bound}, "raised",
+                                    store) for bound in (1e-6, 1e6))
+    assert (again["raised"], never["raised"]) == ([4], [])
+    assert again["curve"] == low["curve"] and again["checkpoints"] == low["checkpoints"]
+    assert never["curve"] == high["curve"] and never["checkpoints"] == high["checkpoints"]
 
 
 class Interrupted(Exception):
@@ -256,7 +342,7 @@ class Interrupted(Exception):
 def test_resume(tmp_path, monkeypatch, capsys):
     """Cells that were completed before an interruption are not run again."""
     count = 0
-    measure = studies.masked
+    measure = measures.masked
 
     def interrupted(*arguments):
         nonlocal count
@@ -292,8 +378,39 @@ def test_results_of_another_size(tmp_path):
         runs.run(options(tmp_path, "seeds", "--steps", "11", "--seeds", "1"))
 
 
+@pytest.mark.parametrize("changes, message", (
+    ({"variants": {"TF32": {"format": "E8M9"}}}, "variant 'TF32' {'format': 'E8M10'}, this run "
+     "{'format': 'E8M9'}"),
+    ({"changes": {"clip": 2.0}}, "changes {}, this run {'clip': 2.0}")))
+def test_results_with_other_settings(tmp_path, monkeypatch, changes, message):
+    """Other options of a variant that has cells, or of all cells, are refused."""
+    runs.run(short(tmp_path, "seeds"))
+    study = studies.dataclasses.replace(
+        STUDIES["seeds"], **{name: dict(getattr(STUDIES["seeds"], name)) | value
+                             for name, value in changes.items()})
+    monkeypatch.setitem(STUDIES, "seeds", study)
+    with pytest.raises(SystemExit, match=re.escape(f"has {message}; name another folder with "
+                                                   "--results, or remove the file")):
+        runs.run(short(tmp_path, "seeds"))
+    more = studies.dataclasses.replace(STUDIES["landscape"], variants={"new": {"format": None}})
+    monkeypatch.setitem(STUDIES, "seeds", studies.dataclasses.replace(
+        study, changes={}, variants=more.variants))
+    assert runs.missing("seeds", short(tmp_path, "seeds"))[1] == 1  # new variants are none
+
+
+def test_later_variants_run_last(tmp_path):
+    study = STUDIES["sharpness"]
+    cells, _ = runs.missing("sharpness", runs.parse(["sharpness", "--results", str(tmp_path)]))
+    assert [cell.variant for cell in cells[:6]] == ["E8M3", "E8M7"] * 3
+    assert [cell.variant for cell in cells[6:]] == [name for name in study.later
+                                                    for _ in range(3)]
+    some = runs.parse(["sharpness", "--variants", "E8M7", "E8M4", "--results", str(tmp_path)])
+    assert {cell.variant for cell in runs.missing("sharpness", some)[0]} == {"E8M7", "E8M4"}
+
+
 @pytest.mark.parametrize("arguments, message", (
     (["figure9"], "there is no study 'figure9'; there are exponents"),
+    (["seeds", "--variants", "f32", "E8M9"], "--variants 'E8M9': seeds has 'bf16', 'TF32', 'f32'"),
     (["--steps", "5"], "--steps 5: give at least 10"),
     (["--seeds", "0"], "--seeds 0: give at least 1"),
     (["--threads", "0"], "--threads 0: give at least 1"),
@@ -304,253 +421,6 @@ def test_bad_options(arguments, message, capsys):
     with pytest.raises(SystemExit) as error:
         runs.parse(arguments)
     assert error.value.code == 2 and message in capsys.readouterr().err
-
-#===----------------------------------------------------------------------===#
-# The paper's orderings
-#===----------------------------------------------------------------------===#
-
-
-def made_up(lr="0.004", **variants):
-    """Makes a result whose variants have one cell each."""
-    return {"cells": {name: {lr: {"0": figures}} for name, figures in variants.items()}}
-
-
-def losses(**by_variant):
-    return made_up(**{name: {"train_loss": loss} for name, loss in by_variant.items()})
-
-
-def exponent_losses(both, inside, outside, head):
-    return losses(**{"E8M7": 2.0, "E7M7": both, "E7M7, inside": inside,
-                     "E7M7, outside": outside, "E7M7, LM head unmasked": head})
-
-
-def sharp(diverged=(), **by_variant):
-    """Makes checkpoints whose sharpness is the same for all epsilons."""
-    def cell(name, values):
-        points = [{"step": step, "sharpness": {f"{epsilon:g}": value
-                                               for epsilon in studies.EPSILONS}}
-                  for step, value in enumerate(values)]
-        return {"checkpoints": points, "diverged": name in diverged}
-    return made_up(**{name: cell(name, values) for name, values in by_variant.items()})
-
-
-def recovered(variant, *values):
-    result = sharp(**{variant: values})
-    result["cells"][variant]["0.004"]["0"]["switch"] = 1
-    return result
-
-
-def counts(key, first, second, lr="0.04", others=None):
-    cells = made_up(lr, **{name: {"spikes": 0, "diverged": False, key: value}
-                           for name, value in (first, second)})["cells"]
-    for by_lr in cells.values():
-        if others is not None:
-            by_lr[others] = {"0": {"spikes": 0, "diverged": False}}
-    return {"cells": cells}
-
-
-def planes(*grids, variant="E8M3"):
-    return made_up(**{variant: {"planes": [{"losses": grid} for grid in grids]}})
-
-
-def long_losses(bf16, **others):
-    healed = ("fp32", "bf16-dither", "remainder", "collage-plus", "flash-f16",
-              "dither-softsign-root", "fp32, coat", "flash-f16, coat")
-    return losses(**dict.fromkeys(healed, 1.0) | {"bf16": bf16} | others)
-
-
-def fp8_losses(plain, without, head):
-    return losses(**{"bf16": plain, "FP8, LM head in bf16": without, "FP8, LM head too": head})
-
-
-BOWL = [[2.0, 2.0, 2.0], [2.0, 1.0, 2.0], [2.0, 2.0, 2.0]]
-ROUGH = [[0.5, 2.0, 2.0], [2.0, 1.5, 2.0], [2.0, 2.0, 1.0]]
-FALLING = dict(E8M3=(1, 9), E8M4=(1, 5), E8M5=(1, 3), E8M7=(1, 1))
-LEVEL = dict(E8M3=(1, 1), E8M4=(1, 1), E8M5=(1, 1), E8M7=(1, 1))
-
-#: For each check, a result for which it holds and one for which it fails.
-BOTH_WAYS = {
-    "exponents-fail": (exponent_losses(4.0, 2, 2, 2), exponent_losses(2.1, 2, 2, 2)),
-    "exponents-inside": (exponent_losses(4, 2.1, 4, 2), exponent_losses(4, None, 4, 2)),
-    "exponents-outside": (exponent_losses(4, 2, None, 2), exponent_losses(4, 2, 2.0, 2)),
-    "exponents-head": (exponent_losses(4, 2, 4, 2.1), exponent_losses(4, 2, 4, 3.0)),
-    "sharpness-order": (sharp(**FALLING), sharp(**LEVEL)),
-    "sharpness-rises": (sharp(**FALLING), sharp(**FALLING | {"E8M3": (9, 9)})),
-    "sharpness-epsilon": (sharp(**FALLING), sharp(**LEVEL)),
-    "sharpness-diverges": (sharp(("E8M3", "E8M4"), **FALLING), sharp(("E8M3",), **FALLING)),
-    "sharpness-lower": (sharp(("E8M0",), E8M0=(1, 9), E8M1=(1, 5), E8M7=(1, 1)),
-                        sharp((), E8M0=(1, 9), E8M1=(1, 5), E8M7=(1, 1))),
-    "recovery-falls": (recovered("E8M3, then bf16", 1, 3, 2),
-                       recovered("E8M3, then bf16", 1, 3, 3)),
-    "recovery-lower": (recovered("E8M0, then bf16", 1, 3, 2),
-                       recovered("E8M0, then bf16", 1, 3, 3)),
-    "spikes-more": (counts("spikes", ("E8M5", 3), ("bf16", 2)),
-                    counts("spikes", ("E8M5", 2), ("bf16", 2))),
-    "spikes-lower": (counts("spikes", ("E8M1", 3), ("bf16", 2)),
-                     counts("spikes", ("E8M1", 2), ("bf16", 2))),
-    "spikes-none-diverge": (
-        counts("diverged", ("E8M5", False), ("bf16", False), others="0.004"),
-        counts("diverged", ("E8M5", True), ("bf16", False), others="0.004")),
-    "seeds-diverge": (counts("diverged", ("bf16", True), ("TF32", False)),
-                      counts("diverged", ("bf16", False), ("TF32", False))),
-    "landscape-smooth": (planes(BOWL, BOWL), planes(BOWL, ROUGH)),
-    "landscape-lower": (planes(BOWL, BOWL, variant="E8M0"), planes(BOWL, ROUGH, variant="E8M0")),
-    "landscape-unmasked": (planes(BOWL, variant="E8M0, plane in f32"),
-                           planes(ROUGH, variant="E8M0, plane in f32")),
-    "fp8-order": (fp8_losses(1, 2, 3), fp8_losses(1, 3, 2)),
-    "long-plateau": (long_losses(1.5), long_losses(1.0)),
-    "long-heals": (long_losses(1.5, **{"collage-plus": 1.1}),
-                   long_losses(1.5, **{"collage-plus": 1.2})),
-    "long-recommended": (long_losses(1.5, **{"fp32, coat": 1.1}),
-                         long_losses(1.5, **{"fp32, coat": 1.2})),
-}
-
-
-def compared(check):
-    """Returns the variants whose cells a check reads."""
-    asked = set()
-
-    class Asked(checks.Cells):
-        def of(self, variant, lr=None):
-            asked.add(variant)
-            return super().of(variant, lr)
-
-    check.holds(Asked(next(good for name, (good, _) in BOTH_WAYS.items()
-                           if checks.CHECKS[name] is check)))
-    return asked
-
-
-@pytest.mark.parametrize("name", checks.CHECKS)
-def test_check_both_ways(name):
-    good, bad = BOTH_WAYS[name]
-    check = checks.CHECKS[name]
-    assert checks.outcome(check, good) == "holds"
-    assert checks.outcome(check, bad) == "fails"
-    assert checks.outcome(check, None) == "not run"
-    for variant in good["cells"]:
-        if variant in compared(check):
-            partial = {"cells": {v: c for v, c in bad["cells"].items() if v != variant}}
-            assert checks.outcome(check, partial) == "not run"
-
-
-def test_seeds_are_compared_in_pairs():
-    """A seed of only one of the two variants does not count."""
-    result = counts("spikes", ("E8M5", 1), ("bf16", 1))
-    result["cells"]["E8M5"]["0.04"]["7"] = {"spikes": 50}
-    assert checks.outcome(checks.CHECKS["spikes-more"], result) == "fails"
-    result["cells"]["bf16"]["0.04"] = {"8": {"spikes": 0}}
-    assert checks.outcome(checks.CHECKS["spikes-more"], result) == "not run"
-
-
-def test_unexplained():
-    found = {"a": "fails", "b": "fails", "c": "holds", "d": "not run"}
-    assert checks.unexplained(found, {"a": "known"}) == ["b"]
-    assert checks.unexplained(found, {"a": "known", "b": "known"}) == []
-
-
-@pytest.mark.parametrize("reasons, status", (({}, "error: the paper's order fails in spikes-more"),
-                                             ({"spikes-more": "known"}, None)))
-def test_check_exits(tmp_path, monkeypatch, capsys, reasons, status):
-    (tmp_path / "spikes.json").write_text(json.dumps(BOTH_WAYS["spikes-more"][1]))
-    monkeypatch.setattr(sys, "argv", ["checks.py", "--results", str(tmp_path)])
-    monkeypatch.setattr(checks, "REASONS", reasons)
-    monkeypatch.setattr(checks.unexplained, "__defaults__", (reasons,))
-    if status is None:
-        checks.main()
-        assert "spikes-more: fails, a reason is on record." in capsys.readouterr().out
-    else:
-        with pytest.raises(SystemExit) as error:
-            checks.main()
-        assert str(error.value.code).startswith(status)
-
-
-def test_reasons_are_of_orderings_that_fail():
-    found = checks.outcomes(runs.FOLDER)
-    assert not {name for name in REASONS if found[name] != "fails"}, "remove these reasons"
-    assert not {name for name in CAVEATS if found[name] != "holds"}, "remove these caveats"
-    assert not checks.unexplained(found), "run scripts/papers.sh --check"
-
-#===----------------------------------------------------------------------===#
-# The page
-#===----------------------------------------------------------------------===#
-
-
-def test_verdicts_stand_on_the_page(tmp_path, monkeypatch):
-    """The page reports a failing ordering with the same words, and gives its reason."""
-    result = BOTH_WAYS["spikes-more"][1]
-    monkeypatch.setitem(papers_page.REASONS, "spikes-more", "Toys rarely spike.")
-    (tmp_path / "spikes.json").write_text(json.dumps(result))
-    shown = papers_page.Shown("spikes", tmp_path)
-    assert ("- **Does not reproduce:** E8M5 has more loss spikes than bf16 at ten times the "
-            "learning rate. Toys rarely spike.") in papers_page.verdicts("spikes", shown)
-    none = papers_page.Shown("seeds", tmp_path)
-    assert "**Not run yet.**" in papers_page.section("seeds", none)
-    assert "`scripts/papers.sh seeds`" in papers_page.section("seeds", none)
-
-
-def test_answers_come_first():
-    """The page begins with the findings, without studies that have not been run."""
-    nothing = papers_answers.answers(dict.fromkeys(STUDIES))
-    total = sum(not check.source for check in checks.CHECKS.values())
-    assert f"**Of the paper's {total} results, 0 reproduce here and 0 do not, {total} have" in nothing
-    assert "- **" not in nothing
-    result = long_losses(1.5, **{"flash-f16": 1.2})
-    text = papers_answers.answers(dict.fromkeys(STUDIES) | {"long": result})
-    assert "bf16 weights and states ends at a loss of 1.500, in f32 at 1.000" in text
-    healed, rest = text.split("end where f32 does: ")[1].split(". These do not: ")
-    assert "`remainder` (1.000)" in healed and "`flash-f16` (1.200)" in rest
-    masked = sharp(("E8M1",), **dict.fromkeys(STUDIES["sharpness"].variants, (1, 1))
-                   | {"E8M0": (1, 2)})
-    for name, by_lr in masked["cells"].items():
-        by_lr["0.004"]["0"]["train_loss"] = 2.25 if name == "E8M3" else 2.0
-    text = papers_answers.mantissas(masked)
-    assert "0.250 (E8M3)" in text and "E8M1 diverges." in text
-    assert text.endswith("Sharpness rises by half or more only under E8M0 (2.0 times).")
-
-
-def exponent_cells(**bad):
-    names = [*STUDIES["exponents"].variants]
-    return losses(**dict.fromkeys(names, 2.0) | bad)
-
-
-def test_exponents_answer():
-    text = papers_answers.exponents(exponent_cells(E3M7=4.0, **{"E4M7, inside": 4.0}))
-    assert ("In E7M7, E5M7 and E4M7 the model trains as well as in E8M7, but not in E3M7. E4M7 "
-            "fails because of the clamp from inside;") in text
-    text = papers_answers.exponents(exponent_cells())
-    assert "but not in any other. E4M7 fails because of the clamp from neither side;" in text
-
-
-def test_plots_name_equal_curves_together():
-    cell = {"steps": 4, "curve": [2.0, 1.0]}
-    result = made_up(a=cell, b=dict(cell), c=cell | {"curve": [2.0, None]})
-    found = papers_page.papers_figures.curves(result)
-    assert list(found) == ["a\n= b", "c"]
-    assert np.isnan(found["c"][1][1]) and list(found["c"][0]) == [1.0, 3.0]
-
-
-def test_page_is_up_to_date():
-    assert (ROOT / "docs/Papers.md").read_text() == papers_page.page(runs.FOLDER), (
-        "run benchmarks/precision/papers_page.py")
-
-
-def test_script(tmp_path):
-    """scripts/papers.sh runs a study, writes the page, and checks the orderings."""
-    def papers(*arguments):
-        return subprocess.run(
-            [ROOT / "scripts/papers.sh", *arguments, "--results", tmp_path],
-            capture_output=True, text=True,
-            env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"})
-
-    done = papers("recovery", "--quick", "--steps", "10")
-    assert done.returncode == 0, done.stderr
-    assert "all cells of recovery are done" in done.stdout
-    assert (tmp_path / "Papers.md").read_text().startswith("# Papers\n")
-    checked = papers("--check")
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stdout.count(": not run. ") == len(checks.CHECKS)
-    bad = papers("spikes", "--steps", "3")
-    assert bad.returncode == 2 and "--steps 3" in bad.stderr
 
 
 def test_overhead(capsys):

@@ -214,14 +214,14 @@ def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
 
 def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
              backward: bool | Formats, exclude: Sequence[str], rounding: str,
-             clamp: str) -> tuple[_Plan, dict[str, Masks]]:
+             clamp: str, bias: str) -> tuple[_Plan, dict[str, Masks]]:
     """Returns the checked layers of a model, and the masks of those to be masked."""
-    check_options(rounding, clamp)
+    check_options(rounding, clamp, bias)
     plan = _Plan(model, exclude)
     _check_effect(plan, format, forward, backward)
     passes = (plan.passes(format, forward, "forward"), plan.passes(format, backward, "backward"))
     masks = {name: Masks(*(None if (wanted := formats[name]) is None
-                           else Mask(wanted, rounding, clamp) for formats in passes))
+                           else Mask(wanted, rounding, clamp, bias) for formats in passes))
              for name in passes[0]}
     for name, wanted in masks.items():
         _check_masks(wanted, plan.layers[name])
@@ -230,9 +230,10 @@ def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
 
 def check_emulation(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
                     backward: bool | Formats = True, exclude: Sequence[str] = (),
-                    rounding: str = "toward_zero", clamp: str = "both") -> None:
+                    rounding: str = "toward_zero", clamp: str = "both",
+                    bias: str = "centred") -> None:
     """Checks arguments as :func:`emulate` does."""
-    _planned(model, format, forward, backward, exclude, rounding, clamp)
+    _planned(model, format, forward, backward, exclude, rounding, clamp, bias)
 
 
 def _set_masks(module: torch.nn.Linear, masks: Masks) -> None:
@@ -246,7 +247,8 @@ def _set_masks(module: torch.nn.Linear, masks: Masks) -> None:
 
 def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
             backward: bool | Formats = True, exclude: Sequence[str] = (),
-            rounding: str = "toward_zero", clamp: str = "both") -> Emulation:
+            rounding: str = "toward_zero", clamp: str = "both",
+            bias: str = "centred") -> Emulation:
     """Makes a model's linear layers compute products as if floats had fewer bits.
 
     Both factors and the result of each product of a :class:`torch.nn.Linear` are masked: in the
@@ -273,6 +275,12 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
         clamp: which magnitudes beyond the range of x exponent bits are clamped: "inside" raises
             nonzero magnitudes below the smallest normal number to it, "outside" lowers those
             above the largest number to it, "both", or "none".
+        bias: which exponents x bits stand for. "centred" has IEEE 754's bias, 2^(x-1) - 1: E7
+            has the exponents -62 to 63. "kept" has f32's, 127, of whose field the top 8 - x
+            bits are dropped: the exponents -126 to 2^x - 128, all of them numbers, with f32's
+            subnormals below. So E7M7 holds magnitudes below 2, and "inside" clamps nothing.
+            Magnitudes are clamped before mantissa bits are dropped. The paper does not state
+            its bias; its figure 10 fits "kept" (docs/Papers.md). With 8 bits both are the same.
 
     Returns:
         A report on which layers are masked, and which are not and why.
@@ -284,7 +292,7 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
         TypeError: masks do not support the type of a weight, a format is not a string, or
             ``exclude`` is not a list of names.
     """
-    plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
+    plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp, bias)
     done = Emulation(left=plan.left)
     for name, module in plan.layers.items():
         _set_masks(module, masks.get(name, Masks(None, None)))

@@ -2,7 +2,7 @@
 
 The masks are those of "To FP8 and Back Again" (section 3.2): mantissa bits are truncated, and
 magnitudes beyond the range of the exponent bits are clamped. A mask is one kernel, whose output
-is stored as ``#tandem.masked``.
+is stored as ``#tandem.masked``. With f32's bias, PyTorch clamps before the kernel truncates.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ from tandem.torch.nn._stored import decoded, executor_of, rows_of
 #: The ways to drop mantissa bits, and the magnitudes that may be clamped.
 ROUNDINGS = ("toward_zero", "nearest", "stochastic")
 CLAMPS = ("both", "inside", "outside", "none")
+#: The places of a format's exponents: around 0, or from f32's smallest exponent up.
+BIASES = ("centred", "kept")
+#: The exponent bits of f32, whose bias is 127, and bf16's mantissa bits.
+F32_EXPONENT_BITS = 8
+BF16_MANTISSA_BITS = 7
 
 
-def check_options(rounding: str, clamp: str) -> None:
-    """Refuses unknown roundings and clamps."""
-    for name, value, known in (("rounding", rounding, ROUNDINGS), ("clamp", clamp, CLAMPS)):
+def check_options(rounding: str, clamp: str, bias: str) -> None:
+    """Refuses unknown roundings, clamps and biases."""
+    for name, value, known in (("rounding", rounding, ROUNDINGS), ("clamp", clamp, CLAMPS),
+                               ("bias", bias, BIASES)):
         if value not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}, got {value!r}")
 
@@ -39,6 +45,7 @@ class Mask(NamedTuple):
     format: str
     rounding: str = "toward_zero"
     clamp: str = "both"
+    bias: str = "centred"
 
     @property
     def is_repeatable(self) -> bool:
@@ -60,16 +67,48 @@ class Mask(NamedTuple):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Returns a new tensor with the reduced numbers of ``x`` and without gradient."""
-        x = decoded(x).contiguous()
+        x = self._bounded(decoded(x)).contiguous()
         step, shape = _masker(self, x.dtype, executor_of(x).target), rows_of(x)
         masked = torch.empty_like(x)
         step.run(shape, {"x": x, "value": masked})
         return masked
 
+    def _bounded(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns ``x`` with the magnitudes lowered that the kernel's f32 exponents would let
+        pass, which is exact. NaN and infinity remain."""
+        most = self._largest()
+        return x if most is None else torch.where(x.isinf(), x, x.clamp(-most, most))
+
+    def _largest(self) -> float | None:
+        """Returns the largest number of a format with f32's bias; None if the kernel itself
+        clamps, or nothing does."""
+        if self.bias != "kept" or self.clamp not in ("both", "outside"):
+            return None
+        exponent, mantissa = _widths(self.format)
+        if exponent == F32_EXPONENT_BITS:
+            return None
+        # All codes of the exponent are numbers, since the bits above mark what is not finite.
+        return (2 - 2.0**-mantissa) * 2.0**(2**exponent - 1 - 127)
+
+
+def _widths(format: str) -> tuple[int, int]:
+    """Returns the exponent and mantissa bits of a valid format."""
+    exponent, mantissa = format[1:].split("M")
+    return int(exponent), int(mantissa)
+
 
 @functools.lru_cache(maxsize=None)
 def _storage(mask: Mask, type: str) -> str:
-    return Storage.masked(type, *mask).text
+    options = mask.rounding, mask.clamp
+    if mask.bias == "centred":
+        return Storage.masked(type, mask.format, *options).text
+    Storage.masked("f32", mask.format, *options)  # refuses formats that do not exist
+    mantissa = _widths(mask.format)[1]
+    if type == "f16" or (type == "bf16" and mantissa > BF16_MANTISSA_BITS):
+        why = "which reach down to 2^-126" if type == "f16" else "it is E8M7"
+        raise ValueError(f"{type} cannot hold the numbers of {mask.format} with f32's bias, {why}; "
+                         "use a float32 model, or another format")
+    return Storage.masked(type, f"E8M{mantissa}", *options).text
 
 
 @functools.lru_cache(maxsize=None)

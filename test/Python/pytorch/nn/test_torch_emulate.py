@@ -4,13 +4,15 @@
 #===----------------------------------------------------------------------===#
 #
 # This file tests that `emulate` masks the products of linear layers as "To FP8 and
-# Back Again" does, against masks by integer operations of PyTorch.
+# Back Again" does, against masks by integer operations of PyTorch, and of NumPy for
+# formats with f32's bias.
 #
 #===----------------------------------------------------------------------===#
 
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -62,6 +64,58 @@ def numbers(dtype):
 def test_mask(format, dtype, clamp):
     x = numbers(dtype)
     assert torch.equal(Mask(format, clamp=clamp)(x), reduced(x, format, clamp))
+
+
+def kept(x, format, clamp):
+    """Applies a truncating mask with f32's bias by the fields of float32's bits: the exponent's
+    field keeps its low bits, and a larger one becomes all ones, with all ones in the mantissa."""
+    exponent, mantissa = widths(format)
+    bits = x.float().numpy().view(np.uint32)
+    sign, field = bits & 0x80000000, bits >> 23 & 0xFF
+    most = np.uint32(2**exponent - 1)
+    low = (bits & 0x7FFFFF) >> (23 - mantissa) << (23 - mantissa)
+    if exponent < 8 and clamp in ("both", "outside"):
+        ones = np.uint32((2**mantissa - 1) << (23 - mantissa))
+        low, field = np.where(field > most, ones, low), np.minimum(field, most)
+    found = (sign | field << 23 | low).astype(np.uint32).view(np.float32)
+    return torch.where(x.isfinite(), torch.from_numpy(found).to(x.dtype), x)
+
+
+@pytest.mark.parametrize("clamp", ("both", "inside", "outside", "none"))
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("format", ["E7M7", "E7M3", "E6M2", "E2M1", "E8M5"])
+def test_mask_with_the_bias_of_f32(format, dtype, clamp):
+    x = torch.cat([numbers(dtype), torch.tensor([[1.9999, -2.0, 2.5, torch.inf]]).to(dtype)])
+    masked = Mask(format, clamp=clamp, bias="kept")(x)
+    assert torch.equal(masked, kept(x, format, clamp))
+
+
+def test_mask_with_the_bias_of_f32_at_its_ends():
+    x = torch.tensor([[1.5, 1.9999, 2.0, -1e30, 2.0**-126, 2.0**-140, torch.nan, -torch.inf]])
+    masked = Mask("E7M7", "nearest", bias="kept")(x)[0]
+    largest = 2 - 2.0**-7
+    assert masked[:6].tolist() == [1.5, largest, largest, -largest, 2.0**-126, 0.0]
+    assert masked[6].isnan() and masked[7] == -torch.inf
+    assert torch.equal(Mask("E7M7", "nearest", "inside", "kept")(x)[0, :4],
+                       Mask("E8M7", "nearest")(x)[0, :4])
+
+
+def test_emulates_the_bias_of_f32():
+    """Factors, results and gradients of 2 and more are clamped below 2."""
+    layer = torch.nn.Linear(1, 1, bias=False)
+    layer.weight.data.fill_(3.0)
+    x = torch.full((1, 1), 1.0, requires_grad=True)
+    assert str(tandem.torch.emulate(layer, "E7M7", bias="kept")) == "(the model): E7M7"
+    y = layer(x)
+    y.backward(torch.full((1, 1), 5.0))
+    largest = 2 - 2.0**-7
+    assert y.item() == largest  # 1 * largest
+    assert x.grad.item() == largest and layer.weight.grad.item() == largest
+    tandem.torch.emulate(layer, "E7M7")
+    assert layer(x).item() == 3.0
+    schedule = tandem.torch.PrecisionSchedule(
+        tandem.torch.MaskSetting(layer, bias="kept"), {0: "E7M7"})
+    assert layer(x).item() == largest and schedule.value == "E7M7"
 
 
 def test_mask_keeps_what_is_not_finite():
@@ -248,6 +302,9 @@ REFUSED = [
     (("E8M3",), {"forward": "E8M99"}, "there is no float 'E8M99'"),
     (("E8M3",), {"rounding": "up"}, "rounding is one of toward_zero, nearest, stochastic, got 'up'"),
     (("E8M3",), {"clamp": "left"}, "clamp is one of both, inside, outside, none, got 'left'"),
+    (("E7M7",), {"bias": "f32"}, "bias is one of centred, kept, got 'f32'"),
+    (("E9M3",), {"bias": "kept"}, "there is no float 'E9M3'; write ExMy"),
+    (("fp8",), {"bias": "kept"}, "there is no float 'fp8'"),
     (("",), {}, "there is no float ''"), (({"lm_head": ""},), {}, "there is no float ''"),
     (({},), {}, "format is an empty mapping"),
     (({"*": "E8M3", "lm_head": None},), {}, "format has 'lm_head' after patterns that match all "
@@ -270,6 +327,13 @@ def test_refuses_narrow_tensors_and_models_without_products():
     narrow = torch.nn.Linear(8, 8, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="cannot hold the numbers of E8M10, it is E8M7"):
         tandem.torch.emulate(narrow, "E8M10")
+    with pytest.raises(ValueError, match="bf16 cannot hold the numbers of E7M10 with f32's bias, "
+                                         "it is E8M7; use a float32 model"):
+        tandem.torch.emulate(narrow, "E7M10", bias="kept")
+    half = torch.nn.Linear(8, 8, dtype=torch.float16)
+    with pytest.raises(ValueError, match="f16 cannot hold the numbers of E4M3 with f32's bias, "
+                                         "which reach down to 2.-126; use a float32"):
+        tandem.torch.emulate(half, "E4M3", bias="kept")
     with pytest.raises(TypeError, match="float32, bfloat16 or float16, got torch.float64"):
         tandem.torch.emulate(torch.nn.Linear(8, 8, dtype=torch.float64), "E8M3")
     with pytest.raises(TypeError, match=r"exclude is a list of names, such as \['0'\]"):
