@@ -6,13 +6,15 @@
 # This file writes the opening sentences of the page on papers.
 #
 #===----------------------------------------------------------------------===#
-"""Computes the five sentences at the beginning of docs/Papers.md from the results."""
+"""Computes the sentences at the beginning of docs/Papers.md from the results."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from checks import CHECKS, TRAINS_NATS, healed_bound, outcome
 from margins import Cells, NotRun, late, loss
+from other_papers import counts, exact_count
+from paper_rows import Results
 from studies import STUDIES
 
 
@@ -21,10 +23,10 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def verdict_counts(results: dict[str, dict | None], own: bool) -> Counter:
-    """Counts the outcomes of the results that are ours or users', or of those that are not."""
+def own_verdicts(results: dict[str, dict | None]) -> Counter:
+    """Counts the outcomes of the results that are ours or users'."""
     return Counter(outcome(check, results[check.study]) for check in CHECKS.values()
-                   if check.source in (("ours", "users") if own else ("",)))
+                   if check.source in ("ours", "users"))
 
 
 def several(count: int, one: str, many: str) -> str:
@@ -32,22 +34,33 @@ def several(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def count(results: dict[str, dict | None]) -> str:
-    """Counts the results that reproduce."""
-    def rest(found: Counter) -> str:
-        return "".join(f", {several(found[what], *verbs)}" for what, verbs in (
-            ("undecided", ("has too few seeds", "have too few seeds")),
-            ("not run", ("has not been run yet", "have not been run yet"))) if found[what])
+def count_of_papers(studies: dict[str, dict | None], others: Results) -> str:
+    """Counts the verdicts on the results of all papers."""
+    by_paper = counts(studies, others)
+    every = sum(by_paper.values(), Counter())
+    names = listed([f"{each.total()} of {name}" for name, each in by_paper.items()])
+    rest = listed([f"{each} {words}" for each, words in (
+        (every["undecided"], "undecided, with fewer than three seeds"),
+        (every["not run yet"], "not run yet"), (every["needs a GPU"], "in need of a GPU"),
+        (every["needs a large model"], "in need of a large model")) if each])
+    return (f"**Of {every.total()} results of four papers, "
+            f"{several(every['reproduces'], 'reproduces', 'reproduce')} here "
+            f"({exact_count(others)} exactly, the others by more than two standard errors), "
+            f"{several(every['holds trivially'], 'holds trivially', 'hold trivially')} and "
+            f"{several(every['does not reproduce'], 'does not', 'do not')}**; the others are "
+            f"{rest}. They are {names}.")
 
-    paper, own = (verdict_counts(results, each) for each in (False, True))
-    trivially = [several(each["holds trivially"], "holds trivially", "hold trivially")
-                 for each in (paper, own)]
-    return (f"**Of {paper.total()} results of the paper, "
-            f"{several(paper['holds'], 'reproduces', 'reproduce')} here by more than two standard "
-            f"errors, {trivially[0]} and "
-            f"{several(paper['fails'], 'does not reproduce', 'do not reproduce')}{rest(paper)}**; "
-            f"of {own.total()} that are ours or users', {several(own['holds'], 'holds', 'hold')}, "
-            f"{trivially[1]} and {several(own['fails'], 'does not', 'do not')}{rest(own)}.")
+
+def count_of_ours(studies: dict[str, dict | None]) -> str:
+    """Counts the results that are ours or users'."""
+    own = own_verdicts(studies)
+    rest = "".join(f", {several(own[what], *verbs)}" for what, verbs in (
+        ("undecided", ("has too few seeds", "have too few seeds")),
+        ("not run", ("has not been run yet", "have not been run yet"))) if own[what])
+    return (f"Of {own.total()} results that are ours or users', "
+            f"{several(own['holds'], 'holds', 'hold')}, "
+            f"{several(own['holds trivially'], 'holds trivially', 'hold trivially')} and "
+            f"{several(own['fails'], 'does not', 'do not')}{rest}.")
 
 
 def mantissas(results: dict) -> str:
@@ -108,9 +121,9 @@ def long(results: dict) -> str:
     return text + (f"; these do not: {listed(rest)}." if rest else ".")
 
 
-def answers(results: dict[str, dict | None]) -> str:
+def answers(results: dict[str, dict | None], others: Results) -> str:
     """Returns the findings as a list, without studies that have not been run."""
-    lines = [f"- {count(results)}"]
+    lines = [f"- {count_of_papers(results, others)} {count_of_ours(results)}"]
     for find in (mantissas, exponents, recovery, long):
         try:
             lines.append(f"- {find(results)}")

@@ -1,0 +1,233 @@
+#===- coat_rows.py - Tables and figures of COAT ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file lists the results of COAT, with the numbers as printed there.
+#
+#===----------------------------------------------------------------------===#
+"""The rows of COAT (Xi et al. 2025) in docs/Papers.md."""
+
+import re
+from collections.abc import Callable
+
+from margins import NotRun
+from paper_rows import ROOT, Found, Paper, Results, Row, exact, one_run
+
+#: Tables 1 and 8: the mean squared error of m / sqrt(v), by storages of the first and second
+#: moment.
+MSE = {
+    "E4M3": {"E4M3": 20.10, "E4M3+expand": 18.08, "E5M2": 25.65, "E5M2+expand": 18.16},
+    "E4M3+expand": {"E4M3": 15.13, "E4M3+expand": 12.31, "E5M2": 21.96, "E5M2+expand": 12.43,
+                    "DE8": 14.01, "DE8+expand": 18.84},
+    "E5M2": {"E4M3": 37.02, "E4M3+expand": 35.96, "E5M2": 40.30, "E5M2+expand": 36.00},
+    "E5M2+expand": {"E4M3": 17.79, "E4M3+expand": 15.48, "E5M2": 23.84, "E5M2+expand": 15.57},
+    "DE8": {"E4M3": 12.11, "E4M3+expand": 8.27, "E5M2": 20.02, "E5M2+expand": 8.43, "DE8": 10.54,
+            "DE8+expand": 16.25},
+    "DE8+expand": {"E4M3": 11.57, "E4M3+expand": 7.47, "E5M2": 19.69, "E5M2+expand": 7.65,
+                   "DE8": 9.91, "DE8+expand": 15.81},
+}
+#: The formats of table 1.
+TABLE_1 = ("E4M3", "E4M3+expand", "E5M2", "E5M2+expand")
+#: Table 2: U that a layer saves, as printed, by the recipe here. EAGER is the check's name of bf16.
+TABLE_2 = {"EAGER": 22.66, "TE": 18.33, "COAT": 13.33}
+#: Table 6: how many times fewer bytes COAT and Transformer Engine save than bf16, for all sizes.
+TABLE_6 = {"coat": 1.65, "te-current": 1.20}
+HIDDEN = (2048, 4096)
+#: Figure 2c, as section 4.2 describes it: the range of k by moment.
+FIGURE_2C = {"first": (1, 3), "second": (5, 15)}
+#: The test whose expected output has the sums of a layer's saved tensors.
+SAVES = ROOT / "test/Dialect/Tandem/print-saves.mlir"
+
+
+def errors(results: Results) -> dict[str, dict[str, float]]:
+    """Returns the mean squared errors here, of the paper's pairs."""
+    pairs = results["moments"]["pairs"]
+    return {first: {second: pairs[first][second]["mse"] for second in row}
+            for first, row in MSE.items()}
+
+
+def gain(one: tuple[str, str], other: tuple[str, str]) -> Callable[[Results], Found]:
+    """Returns whether the second pair has less error than the first here, as in the paper."""
+    def find(results: Results) -> Found:
+        found = errors(results)
+        factor = found[one[0]][one[1]] / found[other[0]][other[1]]
+        return one_run((factor > 1) == (paper_gain(one, other) > 1), f"{factor:.2f} times")
+    return find
+
+
+def paper_gain(one: tuple[str, str], other: tuple[str, str]) -> float:
+    return MSE[one[0]][one[1]] / MSE[other[0]][other[1]]
+
+
+def best(table: dict[str, dict[str, float]], formats: tuple[str, ...]) -> tuple[str, str]:
+    """Returns the pair of formats with the least error."""
+    return min(((first, second) for first in formats for second in formats
+                if second in table[first]), key=lambda pair: table[pair[0]][pair[1]])
+
+
+def best_pair(formats: tuple[str, ...]) -> Callable[[Results], Found]:
+    """Returns whether the best pair of formats here is the paper's."""
+    def find(results: Results) -> Found:
+        ours = best(errors(results), formats)
+        return one_run(ours == best(MSE, formats), " and ".join(ours))
+    return find
+
+
+def formats_alike(results: Results) -> Found:
+    """Returns whether expanded E4M3 and E5M2 are as good in the second moment, within a tenth."""
+    found = errors(results)["E4M3+expand"]
+    ratio = found["E5M2+expand"] / found["E4M3+expand"]
+    return one_run(abs(ratio - 1) <= 0.1, f"{ratio:.2f}")
+
+
+def larger_k(results: Results) -> Found:
+    """Returns whether k is larger in the second moment at each percentile."""
+    k = results["moments"]["k"]["k"]
+    return one_run(all(a < b for a, b in zip(k["first"], k["second"])), shown(k))
+
+
+def range_of_k(results: Results) -> Found:
+    """Returns whether the medians of k lie within the paper's ranges."""
+    k = results["moments"]["k"]["k"]
+    return one_run(all(low <= k[moment][1] <= high for moment, (low, high) in FIGURE_2C.items()),
+                   shown(k))
+
+
+def shown(k: dict[str, list[float]]) -> str:
+    return "; ".join(f"{moment} {', '.join(f'{each:.2f}' for each in k[moment])}"
+                     for moment in FIGURE_2C)
+
+
+def saved_sums(text: str) -> dict[str, float]:
+    """Returns the U of a layer's saved tensors that a test expects, by its checks' names."""
+    return {name: float(total) for name, total in re.findall(
+        r"^// (\w+): +total (\S+) \S+$", text, re.MULTILINE)}
+
+
+def layer_sums(results: Results) -> Found:
+    """Compares the sums of a layer's saved tensors with table 2, to its digits."""
+    if not SAVES.exists():
+        raise NotRun(SAVES.name)
+    found = saved_sums(SAVES.read_text())
+    same = all(abs(found[name] - total) < 0.01 for name, total in TABLE_2.items() if name in found)
+    return exact(same and {"EAGER", "COAT"} <= set(found),
+                 ", ".join(f"{found[name]:.2f}" for name in TABLE_2 if name in found))
+
+
+def wide_layers(results: Results) -> dict[int, dict]:
+    """Returns the measured layers of the paper's hidden sizes."""
+    return {each["hidden"]: each for each in results["activations"]["layers"]
+            if each["hidden"] in HIDDEN}
+
+
+def saved_bytes(recipe: str) -> Callable[[Results], Found]:
+    """Returns whether a recipe saves as many times fewer bytes than bf16 as in table 6."""
+    def find(results: Results) -> Found:
+        layers = {hidden: each["rows"] for hidden, each in wide_layers(results).items()}
+        of = {base: [rows[base]["kept"] / rows[recipe]["kept"] for rows in layers.values()]
+              for base in ("bf16 eager", "torch.compile")}
+        units = "; ".join(f"{rows['bf16 eager']['kept']:.2f} U and {rows[recipe]['kept']:.2f} U"
+                          for rows in layers.values())
+        return exact(min(of["bf16 eager"]) >= TABLE_6[recipe],
+                     "; ".join(f"{', '.join(f'{each:.2f}' for each in found)} times against {base}"
+                               for base, found in of.items()) + f" ({units})")
+    return find
+
+
+def speed(results: Results) -> Found:
+    """States the time of a layer on a CPU, which is not what table 6 has."""
+    of = [1 / each["rows"]["coat"]["of"]["bf16 eager"] for each in wide_layers(results).values()]
+    return Found("gpu", f"on a CPU, {', '.join(f'{each:.2f}' for each in of)} times")
+
+
+def moments_size(results: Results) -> str:
+    """Describes the training whose moments are stored."""
+    result = results["moments"]
+    return f"{result['parameters']:,} parameters, {result['steps']} steps, 1 run"
+
+
+def layer_size(results: Results) -> str:
+    """Describes the layers that were measured."""
+    layers = wide_layers(results)
+    return (f"one layer {' and '.join(f'{hidden:,}' for hidden in layers)} wide, "
+            f"{' and '.join(sorted({str(each['tokens']) for each in layers.values()}))} tokens")
+
+
+MOMENTS = {"command": "`scripts/quality.sh`", "size": moments_size}
+LAYER = {"command": "`scripts/activations.sh`", "size": layer_size}
+BOTH, NONE = ("E4M3+expand",) * 2, ("E4M3",) * 2
+
+ROWS = (
+    Row(("table 1",), "Expansion of both moments lowers the error of E4M3.",
+        f"{paper_gain(NONE, BOTH):.2f} times", gain(NONE, BOTH), **MOMENTS,
+        remark="The factor is not the paper's. Most of the difference is the first moment's, and "
+        "its reason is not known."),
+    Row(("table 1",), "For the first moment E4M3 is better than E5M2.",
+        f"{paper_gain(('E5M2', 'E4M3'), NONE):.2f} times", gain(("E5M2", "E4M3"), NONE), **MOMENTS),
+    Row(("table 1",), "For the second moment, expanded E5M2 is about as good as expanded E4M3.",
+        f"ratio {MSE['E4M3+expand']['E5M2+expand'] / MSE['E4M3+expand']['E4M3+expand']:.2f}",
+        formats_alike, **MOMENTS),
+    Row(("table 1",), "The best pair is expanded E4M3 for both moments.",
+        " and ".join(best(MSE, TABLE_1)), best_pair(TABLE_1), **MOMENTS,
+        remark="Expanded E5M2 is slightly better for second moments here, whose groups span more "
+        "binades than the paper's (figure 2c)."),
+    Row(("table 8",), "The best pair of all is expanded DE8 and expanded E4M3.",
+        " and ".join(best(MSE, tuple(MSE))), best_pair(tuple(MSE)), **MOMENTS,
+        remark="As above, E5M2 takes the place of E4M3."),
+    Row(("table 8",), "Expansion lowers the error of DE8 in the first moment.",
+        f"{paper_gain(('DE8', 'E4M3+expand'), ('DE8+expand', 'E4M3+expand')):.2f} times",
+        gain(("DE8", "E4M3+expand"), ("DE8+expand", "E4M3+expand")), **MOMENTS),
+    Row(("table 8",), "Expansion does not help DE8 in the second moment.",
+        f"{paper_gain(('E4M3+expand', 'DE8'), ('E4M3+expand', 'DE8+expand')):.2f} times",
+        gain(("E4M3+expand", "DE8"), ("E4M3+expand", "DE8+expand")), **MOMENTS),
+    Row(("figure 2c",), "The second moment has larger k than the first.", "1 to 3, and 5 to 15",
+        larger_k, **MOMENTS, remark="The numbers here are the 5th, 50th and 95th percentile."),
+    Row(("figure 2c",), "k is 1 to 3 in the first moment and 5 to 15 in the second.",
+        "1 to 3, and 5 to 15", range_of_k, **MOMENTS,
+        remark="The medians decide. A smaller k means that a group spans more."),
+    Row(("figure 2a", "figure 2b", "figure 3", "figure 9"),
+        "Moments use little of E4M3's range, and all of it after expansion.",
+        "typical ranges of groups below 1e4 and 1e1"),
+    Row(("table 2",), "A layer saves these units U under bf16, Transformer Engine and COAT.",
+        "22.66, 18.33, 13.33", layer_sums,
+        command="`tandem-opt -tandem-print-saves`", size="`examples/llama/layer.mlir`",
+        remark="Without scales, as in the table."),
+    Row(("table 6", "table 2"), "COAT saves 1.65 times fewer bytes than bf16, or more.", "1.65 "
+        "times",
+        saved_bytes("coat"), **LAYER,
+        remark="The tensors that autograd holds are not quite those that table 2 counts, and "
+        "torch.compile holds fewer of them."),
+    Row(("table 6", "table 2"), "Transformer Engine's storages save 1.20 times fewer bytes than "
+        "bf16, or more.", "1.20 times", saved_bytes("te-current"), **LAYER,
+        remark="This is Tandem's recipe `te-current`, not Transformer Engine itself."),
+    Row(("table 6",), "A layer is up to 1.57 times as fast as in bf16.", "1.57 times", speed,
+        **LAYER, remark="A CPU has no FP8 products."),
+    Row(("figure 4a",), "With as many elements in a scale, groups along a token have less error "
+        "than blocks.", "a plot of BxB against 1xB^2",
+        remark="[Activations](Activations.md#who-shares-a-scale) has no pair of equal counts, "
+        "since its model is 128 wide."),
+    Row(("figure 4b",), "Group scaling, a maximum in two stages, takes less time than just-in-time "
+        "scaling.", "a plot, without numbers",
+        remark="[Activations](Activations.md#who-shares-a-scale) times a scale for each group, "
+        "which is a different method."),
+    Row(("figure 5",), "OLMo-1B's loss under COAT is bf16's.", "3.008 and 2.995 (table 3)",
+        remark="At toy size the whole of COAT has not been trained beside bf16."),
+    Row(("table 3", "figure 6"), "OLMo-1B and OLMo-7B are as good under COAT as under bf16.",
+        "perplexity 25.391 and 25.290 (1B)", missing="large"),
+    Row(("table 4",), "Llama-2-7B fine-tuned on mathematics is as good.", "55.5 and 55.7 on "
+        "average",
+        missing="large"),
+    Row(("table 5", "figure 7", "figure 8"), "VILA1.5-7B is as good.", "62.51 and 62.80 on average",
+        missing="large"),
+    Row(("table 7", "figure 1c"), "Trainings take up to 1.55 times less memory, and are up to 1.44 "
+        "times as fast.", "Llama-2-13B on 4 GPUs: 49.1 and 76.1 GB", missing="gpu"),
+)
+
+COAT = Paper(
+    "COAT",
+    "*COAT* (Xi et al. 2025) stores optimizer states and activations in FP8, after it has "
+    "expanded the range of the states, and claims the losses of bf16 in less memory. The "
+    "measurements are those of [Quality](Quality.md#moments-in-8-bits), [Activations](Activations.md) and "
+    "[Layers](Layers.md#how-much-is-saved).",
+    ROWS, "Figures 1a and 1b show the flow of a layer.")

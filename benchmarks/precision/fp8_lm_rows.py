@@ -1,0 +1,304 @@
+#===- fp8_lm_rows.py - Tables and figures of FP8-LM ------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file lists the results of FP8-LM, with the numbers as printed there.
+#
+#===----------------------------------------------------------------------===#
+"""The rows of FP8-LM (Peng et al. 2023) in docs/Papers.md."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from margins import margin
+from paper_rows import (QUALITY, RATES, Found, Paper, Results, Row, above_at_all_rates, by_margins,
+                        by_seed, ends_where, exact, mean_excess, one_run, quality)
+
+#: Tables 1 and 5: width, layers, and the sizes of tensor, pipeline and data parallelism, with
+#: the sequences of a micro batch. The sequence length is that of section 3.1.
+MODELS = {"GPT-7B": (4096, 32, 1, 1, 32, 2), "GPT-13B": (5120, 40, 2, 1, 16, 2),
+          "GPT-175B": (12288, 96, 8, 4, 4, 1)}
+LENGTH = 2048
+#: Table 5: GB of weights and their gradients that a GPU sends, in bf16 and in FP8.
+TABLE_5 = {"GPT-7B": (37.2, 13.9), "GPT-13B": (34.3, 12.4), "GPT-175B": (23.4, 8.2)}
+#: Table 7: GB of activations that a GPU sends, in bf16 and in FP8.
+TABLE_7 = {"GPT-13B": (4.7, 3.1), "GPT-175B": (5.9, 3.9)}
+#: Table 9: the largest, the smallest normal and the smallest subnormal number, as printed.
+TABLE_9 = {"float32": (3.40e38, 1.18e-38, 1.40e-45), "float16": (65504, 6.10e-5, 5.96e-8),
+           "bfloat16": (3.39e38, 1.18e-38, 9.18e-41), "float8_e4m3fn": (448, 1.56e-2, 1.95e-3),
+           "float8_e5m2": (57344, 6.10e-5, 1.53e-5)}
+#: The strategies of table 6's rows.
+ROW_2, ROW_3, ROW_4 = "fp8-lm", "fp8-lm-fp8-weight", "fp8-lm-fp8-moments"
+#: A saving agrees with the paper's if it is at most this far from it.
+SAVING = 0.05
+#: A run counts as diverged if it ends this many nats above that of row #2.
+LOST = 1.0
+GIB = 2.0**30
+
+
+def weight_traffic(results: Results) -> Found:
+    """Compares the share of weight-related communication that 8 bits save with table 5."""
+    counted, formulas = (results["distributed/bytes"][key] for key in ("counted", "formulas"))
+    ours, theirs = [], []
+    for name, (plain, coded) in TABLE_5.items():
+        ranks = MODELS[name][4]
+        sent = sum(max(each["sent"]) for kind in ("fp8_all_gather", "FP8ReduceScatter")
+                   for each in counted[kind] if each["ranks"] == ranks)
+        formula = formulas[str(ranks)]
+        ours.append(1 - sent / (formula["bf16 all-gather"] + formula["f32 ring"] / 2))
+        theirs.append(1 - coded / plain)
+    return exact(all(abs(a - b) <= SAVING for a, b in zip(ours, theirs)),
+                 ", ".join(f"{share:.0%}" for share in ours))
+
+
+def gradient_traffic(results: Results) -> Found:
+    """Compares the bytes of a sum of gradients in codes with those in f32."""
+    result = results["distributed/bytes"]
+    shares = {each["ranks"]: 1 - max(each["sent"])
+              / result["formulas"][str(each["ranks"])]["f32 ring"]
+              for each in result["counted"]["GradientAllReduce, fp8-lm"]}
+    return exact(all(abs(share - 0.75) <= SAVING for share in shares.values()),
+                 f"{min(shares.values()):.1%} to {max(shares.values()):.1%}")
+
+
+def diverges(results: Results) -> Found:
+    """Returns the margin of the share of runs that end far above those of row #2."""
+    cells = quality(results)
+    far = {}
+    for lr in RATES:
+        base = by_seed(cells, ROW_2, lr)
+        for seed, loss in by_seed(cells, ROW_4, lr).items():
+            far.setdefault(seed, []).append(loss > base[seed] + LOST)
+    counts = [sum(runs) for runs in far.values()]
+    return by_margins([margin("share of runs", [count / len(RATES) for count in counts])],
+                      f"{sum(counts)} of {len(far) * len(RATES)} runs, by rate "
+                      + ", ".join(f"{sum(runs)} (lr {lr:g})" for lr, runs in zip(
+                          RATES, zip(*far.values()))))
+
+
+#===------------------------------------------------------------------------===#
+# Table 7
+#===------------------------------------------------------------------------===#
+
+
+def sent_gib(name: str, widths: tuple[int, ...]) -> float:
+    """Returns the GiB of a micro batch's activations that a GPU sends, by the bytes per element of
+    each collective in a layer. A ring sends (N - 1) / N of a tensor."""
+    width, layers, tensor, pipeline, _, sequences = MODELS[name]
+    elements = sequences * LENGTH * width * (tensor - 1) / tensor
+    return elements * layers / pipeline * sum(widths) / GIB
+
+
+#: The collectives of a layer: two all-gathers of activations in the forward pass, the same again in
+#: the backward pass, and two reduce-scatters of gradients.
+PLAIN, GATHERED_IN_8_BITS = (2,) * 6, (1,) * 4 + (2,) * 2
+
+
+def by_shapes(results: Results) -> Found:
+    """Returns whether six collectives, four of them in 8 bits, give table 7 to its digits."""
+    found = {name: tuple(sent_gib(name, widths) for widths in (PLAIN, GATHERED_IN_8_BITS))
+             for name in TABLE_7}
+    same = all(math.isclose(ours, theirs, abs_tol=0.05)
+               for name in TABLE_7 for ours, theirs in zip(found[name], TABLE_7[name]))
+    return exact(same, "; ".join(f"{name} {a:.2f}, {b:.2f} GiB" for name, (a, b) in found.items()))
+
+
+def activation_ratio(results: Results) -> Found:
+    """Compares the ratio of bytes in codes to those in bf16 with table 7."""
+    ranks = results["distributed/parallel_bytes"]["ranks"]
+    ratios = {n: gathered(each["codes"]) / gathered(each["bf16"]) for n, each in ranks.items()}
+    paper = [coded / plain for plain, coded in TABLE_7.values()]
+    return exact(all(abs(ratio - share) <= SAVING for ratio in ratios.values() for share in paper),
+                 ", ".join(f"{ratio:.2f} on {n} ranks" for n, ratio in ratios.items()))
+
+
+def gathered(counts: dict) -> float:
+    """Returns the bytes of all-gathers of activations and of reduce-scatters of their gradients."""
+    backward = counts["backward"]
+    return (counts["forward"]["all-gather"]
+            + backward.get("reduce-scatter", backward.get("all-to-all", 0.0)))
+
+
+#===------------------------------------------------------------------------===#
+# Sums of gradients, balance and formats
+#===------------------------------------------------------------------------===#
+
+
+def scheme(results: Results, name: str) -> dict:
+    """Returns the rates of a scheme for the most simulated ranks."""
+    by_ranks = results["gradient_sum"]["schemes"][name]
+    return by_ranks[max(by_ranks, key=int)]
+
+
+def rates_of(figure: str, largest: str) -> Callable[[Results], Found]:
+    """Returns whether a scheme has the largest rate of the three."""
+    def find(results: Results) -> Found:
+        found = {name: scheme(results, name)[figure]
+                 for name in ("pre-scaling", "post-scaling", "automatic")}
+        return one_run(max(found, key=found.get) == largest,
+                       ", ".join(f"{name} {rate:.3%}" for name, rate in found.items()))
+    return find
+
+
+def automatic_gain(results: Results) -> Found:
+    """Returns whether automatic scaling has more signal to noise than pre-scaling."""
+    gain = scheme(results, "automatic")["snr"] - scheme(results, "pre-scaling")["snr"]
+    noise = results["distributed/noise"]["rows"]
+    gains = [a["snr_db"] - b["snr_db"] for rows in noise.values() for a in rows for b in rows
+             if a["scaling"] == "automatic" and b["scaling"] == "pre-scaling"
+             and (a["ranks"], a["order"]) == (b["ranks"], b["order"])]
+    return one_run(gain > 1 and min(gains) > 1,
+                   f"{gain:+.1f} dB against pre-scaling; in the smaller model {min(gains):+.1f} to "
+                   f"{max(gains):+.1f} dB")
+
+
+def balance(results: Results) -> Found:
+    """Returns whether ranks' states differ by no more than the GPUs' memory in table 8."""
+    result = results["distributed/zero_balance"]
+    ours = {name: (each["fp8-lm"]["greedy"]["max"] - each["fp8-lm"]["greedy"]["min"]) / 1e9
+            for name, each in result["models"].items()}
+    theirs = {name: most - least for name, (least, most) in result["paper_gb"].items()}
+    return exact(all(ours[name] <= theirs[name] for name in ours),
+                 ", ".join(f"{name} {gap:.2f}" for name, gap in ours.items()))
+
+
+def subnormal(info: torch.finfo) -> float:
+    """Returns the smallest positive number of a format."""
+    return info.smallest_normal * info.eps
+
+
+def ranges(results: Results) -> Found:
+    """Compares the ranges of formats with table 9, to its three digits."""
+    infos = {name: torch.finfo(getattr(torch, name)) for name in TABLE_9}
+    wrong = [name for name, printed in TABLE_9.items()
+             if not all(math.isclose(ours, theirs, rel_tol=5e-3) for ours, theirs in zip(
+                 (infos[name].max, infos[name].smallest_normal, subnormal(infos[name])), printed))]
+    return exact(not wrong, "differ: " + ", ".join(wrong) if wrong else "the same", trivial=True)
+
+
+def excess(name: str, find: Callable[[Results], Found]) -> Callable[[Results], Found]:
+    """Adds the mean excess of a strategy over f32 to what is found."""
+    def both(results: Results) -> Found:
+        found = find(results)
+        mean = mean_excess(results, name, "fp32")
+        return Found(found.outcome, f"{mean:+.4f} nats above f32; {found.here}", found.margins)
+    return both
+
+
+def sum_size(results: Results) -> str:
+    """Describes the simulated sums of gradients."""
+    result = results["gradient_sum"]
+    return (f"{result['parameters']:,} gradients, {max(map(int, result['schemes']['automatic']))} "
+            "simulated ranks, 1 run")
+
+
+def both_sums(results: Results) -> str:
+    """Describes the sums of both studies."""
+    noise = results["distributed/noise"]
+    ranks = sorted({row["ranks"] for rows in noise["rows"].values() for row in rows})
+    return (f"{sum_size(results)}; {noise['parameters']:,} gradients, {ranks[0]} to {ranks[-1]} "
+            "ranks, 1 run")
+
+
+def bytes_size(results: Results) -> str:
+    """Describes the model whose bytes are counted."""
+    result = results["distributed/bytes"]
+    ranks = [each["ranks"] for each in result["counted"]["GradientAllReduce, fp8-lm"]]
+    return f"{result['parameters']:,} parameters, {min(ranks)} to {max(ranks)} ranks"
+
+
+def parallel_size(results: Results) -> str:
+    """Describes the layer whose bytes are counted."""
+    result = results["distributed/parallel_bytes"]
+    return f"one layer {result['layer']['width']} wide, {' and '.join(result['ranks'])} ranks"
+
+
+#: The remark on table 6's strategies.
+PUBLISHED = "The form is an earlier one (see below)."
+NOISE = {"command": "`scripts/quality.sh`", "size": sum_size}
+COUNT = {"command": "`benchmarks/distributed/bytes.py`", "size": bytes_size}
+
+ROWS = (
+    Row(("table 5",), "8 bits save most of the communication of weights and their gradients.",
+        "63 %, 64 %, 65 %", weight_traffic, **COUNT,
+        remark="A saving within five points of the paper's reproduces it. The baseline here has "
+        "bf16 weights and f32 gradients, as the paper says."),
+    Row(("table 5",), "A sum of gradients in 8 bits saves 75 % of the bytes of one in f32.",
+        "75 % in theory (section 3.2.2)", gradient_traffic, **COUNT),
+    Row(("table 5",), "FP8 saves memory and time.", "GPT-175B: 42 % less memory, 64 % faster",
+        missing="gpu"),
+    Row(("table 6", "figure 8"), "An f16 master weight with a scale, an FP8 first and an f16 "
+        "second moment (#2) lose less than a tenth of what an FP8 master weight (#3) loses, above "
+        "f32 (#0).",
+        "a plot, in which #0, #1 and #2 coincide",
+        excess(ROW_2, ends_where(ROW_2, "fp32", ROW_3)), **QUALITY,
+        remark=f"{PUBLISHED} The excess over f32 is small, but more than its error."),
+    Row(("table 6", "figure 8"), "An FP8 master weight (#3) ends above #2.",
+        "a plot, without numbers", excess(ROW_3, above_at_all_rates(ROW_3, ROW_2)), **QUALITY,
+        remark=f"{PUBLISHED} Most updates are lost."),
+    Row(("table 6", "figure 8"), "An FP8 second moment (#4) diverges.", "one run, which diverges",
+        diverges, **QUALITY, remark=f"{PUBLISHED} A run counts if it ends more than {LOST:g} nat "
+        "above that of #2, or without a finite loss."),
+    Row(("table 6", "figure 8"), "bf16 products with f32 states (#1) end where f32 (#0) does.",
+        "a plot, in which they coincide",
+        remark="All products here are in f32."),
+    Row(("table 7",), "8 bits save a third of the communication of activations.",
+        "ratios 0.66, 0.66", activation_ratio,
+        command="`benchmarks/distributed/parallel_bytes.py`",
+        size=parallel_size,
+        remark="All our collectives send codes, so that they save half; the next row shows how a "
+        "third comes about."),
+    Row(("table 7",), "The volumes follow from shapes, if four all-gathers of six collectives in "
+        "a layer are in 8 bits.",
+        "; ".join(f"{name} {a}, {b} GB" for name, (a, b) in TABLE_7.items()), by_shapes,
+        command="`papers_page.py`", size="the paper's shapes",
+        remark="The six are two all-gathers, which the backward pass repeats, and two "
+        "reduce-scatters of gradients, which would stay in 16 bits. The paper does not state "
+        "this: we chose it because it gives all four volumes."),
+    Row(("table 8",), "ZeRO with whole tensors leaves ranks balanced: their states differ by no "
+        "more than the paper's GPUs.", "difference in GB: GPT-7B 1.46, GPT-13B 0.88, GPT-175B 0.42",
+        balance, command="`benchmarks/distributed/zero_balance.py`", size="the paper's shapes",
+        remark="The paper has the memory of whole GPUs, with activations; we count only states."),
+    Row(("table 8",), "FP8 takes less memory than bf16 on all GPUs.",
+        "GPT-7B: 50.77 and 69.59 GB at most", missing="gpu"),
+    Row(("figure 7",), "Pre-scaling has the most underflow.", "a plot, without numbers",
+        rates_of("underflow", "pre-scaling"), **NOISE),
+    Row(("figure 7",), "Post-scaling has the most overflow.", "a plot, without numbers",
+        rates_of("overflow", "post-scaling"), **NOISE),
+    Row(("figure 7",), "Automatic scaling has much more signal to noise than pre-scaling (here: "
+        "more than 1 dB).",
+        "a plot, without numbers", automatic_gain, command="`scripts/quality.sh`, "
+        "`benchmarks/distributed/noise.py`",
+        size=both_sums,
+        remark="Codes are floats, so that few values underflow with any factor, and the noise is "
+        "that of rounding."),
+    Row(("figure 1",), "FP8 trains larger models on the same GPUs than bf16.",
+        "a plot for clusters of 80 GB GPUs", remark="It would follow from shapes."),
+    Row(("figure 4",), "The losses of FP8 and bf16 almost coincide.", "plots of 7B to 175B "
+        "parameters",
+        remark="Levels O1 to O3 would have to train here beside bf16."),
+    Row(("figure 9",), "A scale moves gradients into the range of FP8.", "a drawing",
+        remark="A histogram of gradients would show it."),
+    Row(("table 2",), "Zero-shot results of FP8 are close to bf16's.", "GPT-7B: 58.0 and 58.4 on "
+        "average",
+        missing="large"),
+    Row(("table 3", "figure 5"), "Fine-tuned in FP8, LLaMA-7B is as good as in bf16.",
+        "AlpacaEval 67.20 and 66.15", missing="large"),
+    Row(("table 4", "figure 6"), "Aligned by reinforcement learning in FP8, a model is as good "
+        "as in bf16.", "AlpacaEval 72.42 and 72.05; 62.5 % less memory of states", missing="large"),
+    Row(("table 9",), "Formats have these ranges.", "E4M3: 448, 1.56e-2, 1.95e-3; and others",
+        ranges, command="`papers_page.py`", size="5 formats", remark="The formats' definitions say so."),
+)
+
+FP8_LM = Paper(
+    "FP8-LM",
+    "*FP8-LM* (Peng et al. 2023) has gradients, optimizer states and communication in 8 bits, "
+    "and claims that models train as in bf16, with less memory and traffic. The measurements "
+    "are those of [Quality](Quality.md#training), [its sums of gradients](Quality.md#sums-of-gradients-in-e4m3) and "
+    "[Distributed](Distributed.md#sums-of-gradients-in-8-bits).",
+    ROWS, "The strategies of table 6 are `fp8-lm` (#2), `fp8-lm-fp8-weight` (#3) and "
+    "`fp8-lm-fp8-moments` (#4), in the forms that they had when the runs were made: with nearest "
+    "rounding, like the paper's, where the library's `fp8-lm` is now dithered. Products are in f32, and one rank trains. Tables 1 and 10 "
+    "list settings, and figures 2 and 3 show how tensors are divided.")

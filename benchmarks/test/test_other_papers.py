@@ -1,0 +1,255 @@
+#===- test_other_papers.py - Verdicts on Collage, FP8-LM, COAT -*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file tests the rows of docs/Papers.md whose numbers other pages measured.
+#
+#===----------------------------------------------------------------------===#
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks/precision"), str(ROOT / "benchmarks")]
+
+import coat_rows  # noqa: E402
+import collage_rows  # noqa: E402
+import fp8_lm_rows  # noqa: E402
+import other_papers  # noqa: E402
+import papers_answers  # noqa: E402
+from margins import Margin  # noqa: E402
+from paper_rows import WORDS, Found, Results, Row, by_margins, exact, one_run  # noqa: E402
+from studies import STUDIES  # noqa: E402
+
+PAPERS = {paper.name: paper for paper in other_papers.PAPERS}
+ROWS = [(paper.name, row) for paper in other_papers.PAPERS for row in paper.rows]
+HERE = Results()
+
+#: The tables and figures with a result, by paper.
+PLACES = {
+    "Collage": {f"table {n}" for n in (*range(1, 10), 12)} | {f"figure {n}" for n in range(1, 16)},
+    "FP8-LM": {f"table {n}" for n in range(2, 10)} | {f"figure {n}" for n in (1, *range(4, 10))},
+    "COAT": {f"table {n}" for n in range(1, 9)}
+    | {f"figure {n}" for n in ("1c", "2a", "2b", "2c", 3, "4a", "4b", *range(5, 10))},
+}
+
+
+def row(paper, claim):
+    """Returns the row of a paper whose claim begins with a text."""
+    [found] = [each for each in PAPERS[paper].rows if each.claim.startswith(claim)]
+    return found
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_table_and_figure_has_a_row(name):
+    assert {place for each in PAPERS[name].rows for place in each.places} == PLACES[name]
+
+
+@pytest.mark.parametrize("name, row", ROWS, ids=[f"{n}-{r.claim[:40]}" for n, r in ROWS])
+def test_verdicts_have_grounds(name, row):
+    """Results that reproduce have a margin or are exact, and others have a reason."""
+    found = row.found(HERE)
+    assert found.outcome in WORDS
+    if found.outcome == "holds":
+        assert found.exact or (found.margins and all(each.holds for each in found.margins))
+    if found.outcome in ("fails", "disagrees", "trivial"):
+        assert row.remark
+    if found.outcome in ("agrees", "disagrees"):
+        assert "1 run" in row.size_here(HERE)
+    if row.find:
+        assert found.here and row.command and row.size_here(HERE)
+    assert row.says and row.claim.endswith(".")
+
+
+def test_outcomes():
+    wide, narrow = Margin("a", 1.0, 0.1), Margin("b", 0.1, 0.1)
+    assert by_margins([wide]).words == "reproduces"
+    found = by_margins([wide, narrow], "x")
+    assert (found.words, found.here) == ("does not reproduce", "x; b +0.10 ± 0.20")
+    assert exact(True, "8").words == "reproduces, exact"
+    assert exact(True, "8", trivial=True).words == "holds trivially, exact"
+    assert exact(False, "8").words == "does not reproduce, exact"
+    assert one_run(False, "8").words == "undecided: one run, which disagrees"
+    assert Row(("table 1",), "a.", "b", missing="gpu").found(HERE).words == "needs a GPU"
+    assert Row(("table 1",), "a.", "b").found(HERE).words == "not run yet"
+
+
+def test_places():
+    def place(*places):
+        return Row(places, "a.", "b").place
+
+    assert place("table 3") == "table 3"
+    assert place("table 3", "figure 3") == "table 3, figure 3"
+    assert place("figure 5", "figure 6") == "figures 5, 6"
+    assert place("figure 7", "figure 8", "figure 9") == "figures 7 to 9"
+    assert place("figure 2a", "figure 3", "figure 9") == "figures 2a, 3, 9"
+
+
+def test_missing_results_are_not_run():
+    names = ("quality_small", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
+             "distributed/bytes", "distributed/noise", "distributed/parallel_bytes",
+             "distributed/zero_balance")
+    nothing = Results(dict.fromkeys(names))
+    known = ("`papers_page.py`", "`tandem-opt -tandem-print-saves`")
+    for _, each in ROWS:
+        if each.find and each.command not in known:
+            assert each.found(nothing) == Found("not run", "")
+            assert each.size_here(nothing) in ("", each.size)
+
+
+#===----------------------------------------------------------------------===#
+# A changed number changes the verdict
+#===----------------------------------------------------------------------===#
+
+
+def changed(name, change):
+    """Returns the results after a change to one of them."""
+    result = copy.deepcopy(HERE[name])
+    change(result)
+    return Results({name: result})
+
+
+def swap(one, other):
+    def change(result):
+        cells = result["cells"]
+        cells[one], cells[other] = cells[other], cells[one]
+    return change
+
+
+def scale(*path):
+    """Returns a change that makes a number ten times as large."""
+    def change(result):
+        for key in path[:-1]:
+            result = result[key]
+        result[path[-1]] *= 10
+    return change
+
+
+def one_seed(result):
+    for by_lr in result["cells"].values():
+        for by_seed in by_lr.values():
+            del by_seed["1"], by_seed["2"]
+
+
+CHANGES = (
+    ("Collage", "Options A, B, C and D take", "live_bytes",
+     scale("strategies", "bf16", "kept", "weights"), "fails"),
+    ("Collage", "At a beta2 of 0.999 A ends", "quality_small", swap("bf16", "fp32-optim"), "fails"),
+    ("Collage", "Collage-plus (C) ends", "quality_small",
+     swap("collage-plus", "collage-light"), "fails"),
+    ("Collage", "Collage-plus (C) ends", "quality_small", one_seed, "few"),
+    ("Collage", "Under A a large share", "quality_small", swap("bf16", "collage-plus"), "fails"),
+    ("Collage", "A has the lowest", "quality_small", swap("bf16", "collage-light"), "fails"),
+    ("FP8-LM", "8 bits save most", "distributed/bytes",
+     scale("formulas", "32", "f32 ring"), "fails"),
+    ("FP8-LM", "A sum of gradients", "distributed/bytes",
+     scale("formulas", "4", "f32 ring"), "fails"),
+    ("FP8-LM", "An f16 master weight", "quality_small", swap("fp8-lm", "bf16"), "fails"),
+    ("FP8-LM", "An FP8 master weight", "quality_small",
+     swap("fp8-lm", "fp8-lm-fp8-weight"), "fails"),
+    ("FP8-LM", "An FP8 second moment", "quality_small",
+     swap("fp8-lm-fp8-moments", "fp32"), "fails"),
+    ("FP8-LM", "ZeRO with", "distributed/zero_balance",
+     scale("models", "GPT-7B", "fp8-lm", "greedy", "max"), "fails"),
+    ("FP8-LM", "Pre-scaling", "gradient_sum",
+     scale("schemes", "automatic", "128", "underflow"), "disagrees"),
+    ("FP8-LM", "Post-scaling", "gradient_sum",
+     lambda result: result["schemes"]["pre-scaling"]["128"].update(overflow=0.5), "disagrees"),
+    ("COAT", "Expansion of both", "moments",
+     scale("pairs", "E4M3+expand", "E4M3+expand", "mse"), "disagrees"),
+    ("COAT", "The best pair is", "moments",
+     scale("pairs", "E4M3+expand", "E5M2+expand", "mse"), "agrees"),
+    ("COAT", "The second moment has", "moments",
+     lambda result: result["k"]["k"].update(second=[1, 1, 1]), "disagrees"),
+    ("COAT", "k is 1 to 3", "moments",
+     lambda result: result["k"]["k"].update(second=[5, 7, 9]), "agrees"),
+    ("COAT", "COAT saves 1.65", "activations",
+     scale("layers", 3, "rows", "coat", "kept"), "fails"),
+)
+
+
+@pytest.mark.parametrize("paper, claim, name, change, outcome", CHANGES)
+def test_a_changed_number_changes_the_verdict(paper, claim, name, change, outcome):
+    each = row(paper, claim)
+    assert each.found(HERE).outcome != outcome
+    assert each.found(changed(name, change)).outcome == outcome
+
+
+def test_ratio_of_activations():
+    def change(result):
+        for each in result["ranks"].values():
+            each["codes"]["forward"]["all-gather"] *= 5 / 3
+
+    each = row("FP8-LM", "8 bits save a third")
+    assert each.found(HERE).outcome == "fails"
+    assert each.found(changed("distributed/parallel_bytes", change)).outcome == "holds"
+
+
+def test_automatic_scaling():
+    """Both studies of sums of gradients would have to agree."""
+    sums, noise = (copy.deepcopy(HERE[name]) for name in ("gradient_sum", "distributed/noise"))
+    sums["schemes"]["automatic"]["128"]["snr"] += 9
+    each = row("FP8-LM", "Automatic scaling")
+    assert each.found(HERE).outcome == "disagrees"
+    assert each.found(Results({"gradient_sum": sums})).outcome == "disagrees"
+    for rows in noise["rows"].values():
+        for one in rows:
+            one["snr_db"] += 9 * (one["scaling"] == "automatic")
+    both = Results({"gradient_sum": sums, "distributed/noise": noise})
+    assert each.found(both).outcome == "agrees"
+
+
+#===----------------------------------------------------------------------===#
+# Numbers from formulas
+#===----------------------------------------------------------------------===#
+
+
+def test_bf16():
+    assert collage_rows.bf16(0.999) == 1.0 and collage_rows.bf16(0.99) == 0.98828125
+    assert collage_rows.bf16(1 + 2**-8) == 1.0  # a tie, to even
+    assert collage_rows.bf16(1 + 3 * 2**-8) == 1 + 2**-6
+
+
+def test_table_7_follows_from_shapes(monkeypatch):
+    """The volumes are those of six collectives, of which four have 8 bits, and of no fewer."""
+    assert fp8_lm_rows.by_shapes(HERE).outcome == "holds"
+    monkeypatch.setattr(fp8_lm_rows, "GATHERED_IN_8_BITS", (1,) * 6)
+    assert fp8_lm_rows.by_shapes(HERE).outcome == "fails"
+
+
+def test_sums_of_saved_tensors():
+    text = "// COAT:       total 13.3333 13.9583\n// TE:         total 18.3333 18.3333\n"
+    assert coat_rows.saved_sums(text) == {"COAT": 13.3333, "TE": 18.3333}
+
+
+#===----------------------------------------------------------------------===#
+# The page
+#===----------------------------------------------------------------------===#
+
+
+def test_counts():
+    nothing = dict.fromkeys(STUDIES)
+    found = other_papers.counts(nothing, HERE)
+    assert [each.total() for name, each in found.items() if name in PAPERS] == [
+        len(paper.rows) for paper in other_papers.PAPERS]
+    total = sum(each.total() for each in found.values())
+    text = papers_answers.count_of_papers(nothing, HERE)
+    assert text.startswith(f"**Of {total} results of four papers, ")
+    assert f"{len(PAPERS['COAT'].rows)} of COAT" in text
+    assert f"({other_papers.exact_count(HERE)} exactly" in text
+    rows = other_papers.count_table(found).splitlines()
+    assert len(rows) == 2 + 4 and rows[3].startswith(f"| Collage | {len(PAPERS['Collage'].rows)} |")
+
+
+def test_sections():
+    text = other_papers.sections(HERE)
+    for name in PAPERS:
+        assert f"\n### {name}\n" in text
+    assert text.count("\n| ") == len(ROWS) + 2 * len(PAPERS)
