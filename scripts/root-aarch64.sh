@@ -51,7 +51,7 @@ TEXT
     dpkg-deb --fsys-tarfile "$package" |
       tar -x --keep-directory-symlink --no-same-owner -C "$root"
   done
-  # What the packages' scripts would do.
+  # The packages' scripts, which do not run, would make these names.
   ln -sf gcc "$root/usr/bin/cc"
   ln -sf g++ "$root/usr/bin/c++"
   rm -rf "$apt"

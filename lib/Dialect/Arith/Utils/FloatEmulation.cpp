@@ -352,8 +352,8 @@ static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
   Value bits = b.bits(value);
   Value isOdd = b.compare(CmpIPredicate::ne, b.andi(bits, b.like(bits, 1)),
                           b.like(bits, 0));
-  Value one = b.like(bits, 1);
-  Value smaller = b.subi(bits, one), larger = b.addi(bits, one);
+  Value smaller = b.subi(bits, b.like(bits, 1));
+  Value larger = b.addi(bits, b.like(bits, 1));
   Value neighbour = b.select(grow, larger, smaller);
   Value adjusted = b.select(isOdd, bits, neighbour);
   return b.bitcast(b.select(inexact, adjusted, bits),
