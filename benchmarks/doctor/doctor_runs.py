@@ -162,7 +162,7 @@ def case(kind: str, start: str, corpus):
 
 def cost(kind: str, start: str, corpus, count: int) -> dict:
     """Returns the mean CPU time of steps with a doctor and without, in milliseconds, of two equal
-    models that take turns of eight steps, of which the doctor compares one."""
+    models that take turns of eight steps. The doctor compares updates in one of the eight."""
     times: dict[bool, list[float]] = {True: [], False: []}
     cases = {watched: case(kind, start, corpus) for watched in (True, False)}
     doctor = tt.doctor(*cases[True][:2])

@@ -121,13 +121,13 @@ def sharpness(setting, corpus, options, label, store) -> dict:
 def recovery(setting, corpus, options, label, store) -> dict:
     """Trains with one mask up to a switch and then with another, and measures sharpness from the
     switch on. The first part is a run of another study if the store has it."""
-    switch, alone = setting.before, {"format": options["first"]}
-    run = Run(setting, corpus, prepare=masks(alone))
+    switch, low = setting.before, {"format": options["first"]}
+    run = Run(setting, corpus, prepare=masks(low))
     watch = Watch(run, (EPSILON,), store, options)
     watch.restore(setting.steps)
     if not watch.found:
-        first = Watch(run, (EPSILON,), store, alone, [switch])
-        first.key = key_of(dataclasses.replace(setting, before=0), alone)
+        first = Watch(run, (EPSILON,), store, low, [switch])
+        first.key = key_of(dataclasses.replace(setting, before=0), low)
         first.restore(switch)
         run.train(label, first.visit, until=switch)
         watch.note(switch)

@@ -28,7 +28,8 @@ class _FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy):
-        raise NotImplementedError
+        raise NotImplementedError("tandem.torch.memory counts what a forward pass saves, and runs "
+                                  "no backward pass")
 
 
 class _Fused(TorchFunctionMode):
