@@ -265,6 +265,9 @@ def eight_bit_mulaw() -> Contender:
                     floor=True), F32))
 
 
+#: The recommended finalist, and the same with rounded scales of v.
+CHOSEN = "4 + 4, exponents, groups of 32 and 32"
+ROUNDED_SCALES = "4 + 4, exponents, bf16 scales of 32"
 #: The contender that is measured by PyTorch.
 PYTORCH_BF16 = "PyTorch, bf16 weights and moments"
 
@@ -281,8 +284,9 @@ def finalists() -> dict[str, Contender]:
                  (4, 4, 57, 32), (4, 3, 57, 32), (3, 4, 57, 32), (3, 3, 57, 32), (2, 2, 57, 16),
                  (5, 5, 33, 32), (6, 6, 33, 32), (8, 8, 45, 32), (8, 8, 45, 128))}
     ours |= {
-        "4 + 4, exponents, bf16 scales of 32": exponents((32, 32), scales=(bf16, bf16)),
-        "4 + 3, exponents, groups of 32": exponents((32, 32), 3),
+        ROUNDED_SCALES: exponents((32, 32), scales=(bf16, bf16)),
+        "8 + 8, K45, bf16 scales of 128": ratio_pair((8, 8), (128, 128), 45,
+                                                     scales=(bf16, bf16)),
         "4 + 4, fourth powers, groups of 32": of_powers(1, 4),
         "4 + 4, sixth powers, groups of 32": of_powers(2.5, 6, FOURTH_ROOT),
         "4 + 4, sixth powers, tilt, groups of 32": of_powers(2.5, 6, Curve(tilt=TILT)),

@@ -25,7 +25,7 @@ import numpy as np
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
                 str(pathlib.Path(__file__).resolve().parent)]
 import follow  # noqa: E402
-from candidates import PYTORCH_BF16, STAGES  # noqa: E402
+from candidates import CHOSEN, PYTORCH_BF16, ROUNDED_SCALES, STAGES  # noqa: E402
 from common import RESULTS, load, save  # noqa: E402
 from gradients import CHOOSING, EVERY  # noqa: E402
 from race import BETA2, Contender, Outcome, Race  # noqa: E402
@@ -34,8 +34,8 @@ from race import BETA2, Contender, Outcome, Race  # noqa: E402
 CHOOSING_COUNT, CHOOSING_MARKS = 2048, (300, 1000)
 FINAL_COUNT, QUICK_COUNT, QUICK_MARKS = 2048, 512, (40,)
 SEEDS = 3
-#: The values of beta2 for which finalists must follow.
-FOLLOWING = (0.95, 0.999)
+#: The values of beta2 for which finalists must follow, and one that takes long, for two of them.
+FOLLOWING, SLOWEST = (0.9, 0.95, 0.99, 0.999), 0.9999
 
 
 def _digits(value: float) -> float:
@@ -134,7 +134,8 @@ class Search:
         """Measures whether the finalists' moments follow."""
         for name, contender in contenders.items():
             cells = self.content["following"].setdefault(name, {})
-            for beta2 in FOLLOWING[:1 if self.quick else None]:
+            betas = FOLLOWING + (SLOWEST,) * (name in (CHOSEN, ROUNDED_SCALES))
+            for beta2 in betas[:1 if self.quick else None]:
                 if f"{beta2:g}" not in cells:
                     figures = follow.measure(contender, beta2)
                     cells[f"{beta2:g}"] = figures | {"follows": follow.follows(figures)}
