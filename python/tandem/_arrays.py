@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # DLPack's (code, bits) for each element type. Integers with the raw bits are accepted too.
 _DLPACK = {
     "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
+    "i4x2": set(),
     "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
 }
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 _DECAYS = {"inside": "adamw", "before": "adamw_decay_before", "after": "adamw_decay_after"}
 
 
-def adamw(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -> str:
+def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: bool,
+          optimizer: str) -> str:
     """Returns the name of AdamW's graph.
 
     Args:
         decay: "inside", "before" or "after" the update.
         eps_inside_root: whether epsilon is added inside the square root.
         max_norm: the maximum norm of all gradients; None for no clipping.
+        stores_ratio: whether a state is the ratio of the first moment to the second's root.
         optimizer: the class that takes custom graphs, for messages.
 
     Raises:
@@ -20,6 +22,13 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -
     """
     if decay not in _DECAYS:
         raise ValueError(f"decay must be 'inside', 'before' or 'after', got {decay!r}")
+    if stores_ratio:
+        if decay != "inside" or eps_inside_root or max_norm is not None:
+            raise ValueError(
+                "stores_ratio needs decay='inside', eps_inside_root=False and max_norm=None; for "
+                f"others, write the graph and pass it to {optimizer}"
+            )
+        return "adamw_ratio"
     if max_norm is not None:
         if decay != "inside" or eps_inside_root:
             raise ValueError(

@@ -264,7 +264,11 @@ class Kernel:
             raise TypeError(
                 f"{self._title} {problem}; its arrays are "
                 + ", ".join(names) + self._origin(missing, extra, arrays))
-        measure = next(plane for plane in planes if plane.sets_size)
+        measure = next((plane for plane in planes if plane.sets_size), None)
+        if measure is None:
+            raise ValueError(
+                f"no array of {self._title} has an entry for each element, which would say how "
+                "many there are; use a Plan, which takes sizes")
         shape = self._shape(measure, arrays[measure.name], writes, matrix)
         rows, columns = shape
         addresses = {}

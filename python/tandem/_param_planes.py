@@ -51,6 +51,18 @@ class ParamPlanes:
         self.step = steps[0] if steps else count
         #: The number of elements of the longest group that shares a scale; 1 without groups.
         self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
+        #: Whether bytes hold the codes of several elements, whose order no plane shows.
+        self.packs = any(plane.is_packed for plane in kernel.planes)
+        self._refuse_packed(kernel)
+
+    def _refuse_packed(self, kernel: Kernel) -> None:
+        """Refuses weights and gradients whose planes have fewer entries than elements."""
+        for plane in (*self.weight_planes, *self.grad_planes):
+            if plane.is_packed:
+                raise ValueError(
+                    f"strategy {kernel.strategy!r} stores {plane.role!r} as "
+                    f"{kernel.storages[plane.role]}, with several codes in a byte, which "
+                    "optimizers support only for states; give it a code of 8 bits")
 
     def size_of_shape(self, shape: Sequence[int]) -> tuple[int, int]:
         """Returns the kernel's rows and columns for a dense tensor in C order."""

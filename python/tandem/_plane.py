@@ -24,7 +24,7 @@ class Plane:
 
     It has the fields of ``tdm_plane_desc`` (tandem_runtime.h) as attributes: its ``name``
     ("exp_avg_sq.lo"), the ``role`` and ``kind`` of the tensor that it belongs to, the ``type``
-    and ``bits`` of its elements ("bf16", "i8"), whether it is ``visible`` as the tensor's value,
+    and ``bits`` of its entries ("bf16", "i8", or "i4x2" for two codes of four bits), whether it is ``visible`` as the tensor's value,
     and more. Fields default to those of an unnamed plain f32 array that a kernel reads and
     writes.
     """
@@ -100,6 +100,11 @@ class Plane:
     def is_grouped(self) -> bool:
         """Whether some elements, but not all of a tensor, share an entry."""
         return self.group > 1 and not self.is_whole_tensor
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether an entry holds the codes of several neighbours in a row, as in "i4x2"."""
+        return "x" in self.type
 
     @property
     def shared_by(self) -> str:

@@ -296,7 +296,17 @@ MUTATIONS = [
     _mutation(
         "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",
         "lib/Dialect/Scaled/IR/MuLawCode.cpp",
-        "makeUp - two * spacing.codes", "0u - two * spacing.codes",
+        "spacing.makeUp - two", "0u - two",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "mulaw-tilt", "the mu-law code of four bits without zero rounds linearly in the value",
+        "lib/Dialect/Scaled/IR/MuLawCode.cpp",
+        "getTilt(b, bits, fractionBits)", "b.like(bits, 0)",
+        _SCALED, "pytest:numerics/test_scaled.py"),
+    _mutation(
+        "packed-padding", "what is left of a row's last byte keeps the code of no element",
+        "lib/Conversion/TandemToCPU/Blocks.cpp",
+        "if (plane.packed > 1 && !toScratch)", "if (false)",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "mulaw-not-finite", "codes of a group that is not finite stay as they come",

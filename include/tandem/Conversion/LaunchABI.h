@@ -174,9 +174,11 @@ public:
     Group ownGroup;
     /// Whether a column's entries are consecutive.
     bool isTransposed;
+    /// The number of consecutive elements whose codes fill an entry.
+    int64_t packed;
 
     bool isUsed() const { return isRead || isWritten; }
-    /// Returns whether consecutive elements have consecutive entries.
+    /// Returns whether consecutive elements have consecutive codes.
     bool isStreamed() const { return isUsed() && group == 1 && !isTransposed; }
   };
   ArrayRef<PlaneInfo> getPlanes();

@@ -424,7 +424,7 @@ void LaunchBuilder::findPlanes() {
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
                         kernel.getElementsPerEntry(i, plane),
                         kernel.getTensorRole(i).getGranularity(plane),
-                        plane.group, plane.isTransposed});
+                        plane.group, plane.isTransposed, plane.packed});
     }
   for (Operation &op : kernel.getBodyBlock())
     if (auto load = dyn_cast<LoadPlaneOp>(op))
@@ -446,8 +446,8 @@ Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
   const PlaneInfo &info = getPlanes()[plane];
   if (info.isTransposed)
     element = b.muli(element, chunk.rows);
-  Value entry =
-      info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
+  unsigned shift = llvm::Log2_64(info.group) + llvm::Log2_64(info.packed);
+  Value entry = shift ? b.shr(element, shift) : element;
   return advance(chunk.planes[plane], entry, info.bytes);
 }
 

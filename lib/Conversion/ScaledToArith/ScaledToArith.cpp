@@ -223,6 +223,8 @@ static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
     range.largest = std::ldexp(1.0, std::ilogb(range.largest));
   Value scale = op.getCode().hasNaN() ? makeScale(b, op, range)
                                       : makeScaleOrNaN(b, op, range);
+  if (!op.getCode().hasZero())
+    return {b.bitcast(scale, op.getType())};
   Value amax = op.getAmax();
   Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
   Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), op.getType());

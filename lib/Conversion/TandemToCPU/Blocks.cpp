@@ -15,6 +15,7 @@
 #include "Tables.h"
 #include "TransposedStore.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "tandem/Conversion/PackedCodes.h"
 #include "tandem/Conversion/PaddingLanes.h"
 #include "tandem/Conversion/Reductions.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
@@ -123,7 +124,8 @@ void CPUKernelBuilder::prefetch(ArrayRef<Value> pointers) {
   for (auto [pointer, plane] : llvm::zip(pointers, planes)) {
     if (!plane.isStreamed())
       continue;
-    for (int64_t line = 0; line < width * plane.bytes; line += lineBytes) {
+    int64_t bytes = width * plane.bytes / plane.packed;
+    for (int64_t line = 0; line < bytes; line += lineBytes) {
       LLVM::GEPArg offset(int32_t(prefetchBytes + line));
       Value address = LLVM::GEPOp::create(builder, loc, pointer.getType(),
                                           builder.getI8Type(), pointer,
@@ -145,7 +147,11 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
-    Value bytes = b.muli(count, launch.i64(plane.bytes));
+    Value bytes = plane.packed > 1
+                      ? countPackedBytes(b, count, plane.packed)
+                      : b.muli(count, launch.i64(plane.bytes));
+    if (plane.packed > 1 && !toScratch)
+      clearPadding(block, count, plane.packed);
     LLVM::MemcpyOp::create(builder, loc, toScratch ? block : pointer,
                            toScratch ? pointer : block, bytes,
                            /*isVolatile=*/false);
@@ -209,6 +215,8 @@ void CPUKernelBuilder::buildArithmetic(StageBlock &block, Operation *op) {
 
 Value CPUKernelBuilder::buildLoad(StageBlock &block, LoadPlaneOp op) {
   unsigned plane = planeOf(op);
+  if (planes[plane].packed > 1)
+    return loadPacked(block, op);
   return LLVM::LoadOp::create(builder, loc, op.getType(), block.pointers[plane],
                               planes[plane].bytes);
 }
@@ -217,7 +225,9 @@ void CPUKernelBuilder::buildStore(StageBlock &block, StorePlaneOp op) {
   SequenceBuilder b(builder, loc);
   unsigned plane = planeOf(op);
   Value value = block.mapping.lookup(op.getValue());
-  if (planes[plane].isTransposed && width > 1)
+  if (planes[plane].packed > 1)
+    storePacked(block, plane, value);
+  else if (planes[plane].isTransposed && width > 1)
     storeTransposed(b, launch, block.chunk, plane, block.index, value,
                     scratch[plane]);
   else

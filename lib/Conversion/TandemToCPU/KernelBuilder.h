@@ -131,6 +131,11 @@ private:
   void storeBlocks(const Chunk &tile, PartialOp op);
   /// Reduces the block that begins at the column `first`.
   Value reduceBlock(const Chunk &tile, PartialOp op, Value first);
+  /// Load and store a plane whose entries hold several codes.
+  Value loadPacked(StageBlock &block, LoadPlaneOp op);
+  void storePacked(StageBlock &block, unsigned plane, Value codes);
+  /// Clears what follows the first `count` codes in the last entry of a block.
+  void clearPadding(Value block, Value count, int64_t packed);
   /// Copies the first `count` elements between planes and scratch memory.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
   /// Returns a mask of the lanes whose elements are in the chunk.

@@ -128,7 +128,15 @@ private:
   SmallVector<Value> buildLoads(const Chunk &chunk, Value index, Value isWide);
   SmallVector<Value> loadWide();
   SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
+  /// Loads this thread's codes of a plane with several in an entry.
+  Value loadPacked(unsigned plane);
+  /// Takes the code of a row out of the entry that several rows share.
+  void extractRowCodes(const Chunk &chunk, MutableArrayRef<Value> loaded);
+  /// Returns the entries of this thread's codes, with 0 for each element past
+  /// the end of the chunk.
+  Value packExisting(const Chunk &chunk, Value index, Value codes);
   void buildStores(const Chunk &chunk, Value index, Value isWide);
+  void storeExisting(const Chunk &chunk, Value index);
   /// Stores the entries that groups share, each by the first thread of its
   /// group.
   void buildSharedStores(const Chunk &chunk, Value index);

@@ -12,7 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelBuilder.h"
+#include "PackedWords.h"
 #include "WarpReduce.h"
+#include "tandem/Conversion/PackedCodes.h"
 #include "tandem/Conversion/PaddingLanes.h"
 
 using namespace mlir;
@@ -141,12 +143,28 @@ SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
   scf::YieldOp::create(builder, loc, loadWide());
   builder.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(builder, loc, loadLanes(chunk, index));
-  return SmallVector<Value>(branch.getResults());
+  builder.setInsertionPointAfter(branch);
+  SmallVector<Value> loaded(branch.getResults());
+  extractRowCodes(chunk, loaded);
+  return loaded;
+}
+
+/// The elements of a row share a code of a tensor with one per row.
+void NVVMKernelBuilder::extractRowCodes(const Chunk &chunk,
+                                        MutableArrayRef<Value> loaded) {
+  SequenceBuilder b(builder, loc);
+  for (auto [op, value] : llvm::zip(loads, loaded)) {
+    int64_t packed = planes[planeOf(op)].packed;
+    if (packed > 1 && !isa<VectorType>(value.getType()))
+      value = extractPacked(b, value, chunk.row, packed);
+  }
 }
 
 SmallVector<Value> NVVMKernelBuilder::loadWide() {
   return llvm::map_to_vector(loads, [&](LoadPlaneOp op) -> Value {
     unsigned plane = planeOf(op);
+    if (planes[plane].packed > 1 && isa<VectorType>(op.getType()))
+      return loadPacked(plane);
     return LLVM::LoadOp::create(builder, loc, op.getType(), addresses[plane],
                                 getAlignment(plane));
   });
@@ -176,11 +194,11 @@ Value NVVMKernelBuilder::countLanes(const Chunk &chunk, Value index) {
 /// takes one instruction.
 Value NVVMKernelBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                    Value index) {
-  int64_t group = planes[plane].group;
   // A plane with one entry for a row or a tensor has no group within a chunk.
-  bool isOneEntry = group > TDM_LAUNCH_CHUNK_ELEMENTS;
+  bool isOneEntry = planes[plane].group > TDM_LAUNCH_CHUNK_ELEMENTS;
   if (planes[plane].isTransposed || isOneEntry)
     return launch.addressOf(chunk, plane, index);
+  int64_t group = planes[plane].group * planes[plane].packed;
   SequenceBuilder b(builder, loc);
   Value first = group > 1 ? b.andi(chunk.begin, b.like(chunk.begin, -group))
                           : chunk.begin;
@@ -237,6 +255,9 @@ SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
       Value element = LLVM::LoadOp::create(
           builder, loc, getElementTypeOrSelf(op.getType()),
           addressOf(chunk, plane, position), planes[plane].bytes);
+      if (planes[plane].packed > 1 && !isShared)
+        element = extractPacked(b, element, launch.i64(lane),
+                                planes[plane].packed);
       vector = isShared ? element
                         : vector::InsertOp::create(builder, loc, element,
                                                    vector, lane)
@@ -256,18 +277,34 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
   builder.setInsertionPointToStart(branch.thenBlock());
   for (StorePlaneOp op : stores) {
     unsigned plane = planeOf(op);
-    if (planes[plane].isStreamed())
-      LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
-                            addresses[plane], getAlignment(plane));
+    if (!planes[plane].isStreamed())
+      continue;
+    Value value = mapping.lookup(op.getValue());
+    if (planes[plane].packed > 1)
+      value = packCodes(b, value);
+    LLVM::StoreOp::create(builder, loc, value, addresses[plane],
+                          getAlignment(plane));
   }
   builder.setInsertionPointToStart(branch.elseBlock());
+  storeExisting(chunk, index);
+}
+
+/// Stores elements one by one, each only if it exists.
+void NVVMKernelBuilder::storeExisting(const Chunk &chunk, Value index) {
+  SmallVector<Value> entries = llvm::map_to_vector(stores, [&](StorePlaneOp op) {
+    Value values = mapping.lookup(op.getValue());
+    return planes[planeOf(op)].packed > 1 ? packExisting(chunk, index, values)
+                                          : values;
+  });
   forExistingLanes(chunk, index, [&](Value position, int64_t lane) {
-    for (StorePlaneOp op : stores) {
-      unsigned plane = planeOf(op);
-      if (!planes[plane].isStreamed())
+    for (auto [op, values] : llvm::zip(stores, entries)) {
+      StorePlaneOp store = op;
+      unsigned plane = planeOf(store);
+      int64_t packed = planes[plane].packed;
+      if (!planes[plane].isStreamed() || lane % packed != 0)
         continue;
-      Value element = vector::ExtractOp::create(
-          builder, loc, mapping.lookup(op.getValue()), lane);
+      Value element =
+          vector::ExtractOp::create(builder, loc, values, lane / packed);
       LLVM::StoreOp::create(builder, loc, element,
                             addressOf(chunk, plane, position),
                             planes[plane].bytes);
@@ -276,8 +313,8 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
 }
 
 int64_t NVVMKernelBuilder::getAlignment(unsigned plane) const {
-  int64_t elements = planes[plane].group > 1 ? 1 : width;
-  return std::min<int64_t>(accessBytes, elements * planes[plane].bytes);
+  int64_t entries = planes[plane].group > 1 ? 1 : width / planes[plane].packed;
+  return std::min<int64_t>(accessBytes, entries * planes[plane].bytes);
 }
 
 void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {

@@ -91,7 +91,7 @@ llvm::Error reference::checkKnown(CodeAttrInterface code) {
   if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
     return checkKnown(expanded.getCode());
   if (isa<FloatCodeAttr, PairCodeAttr, MinifloatCodeAttr, DynamicCodeAttr,
-          SoftsignCodeAttr, RootCodeAttr, MuLawCodeAttr>(code))
+          SoftsignCodeAttr, LinearCodeAttr, RootCodeAttr, MuLawCodeAttr>(code))
     return llvm::Error::success();
   return makeError("the interpreter does not know the code " + describe(code));
 }
@@ -126,17 +126,29 @@ static SoftFloat getLargestOf(Type format) {
 
 /// The bits of 2, and the distance between two codes in ulps of 2 + |y|.
 static constexpr int64_t bitsOfTwo = 0x40000000;
-static int64_t getStepMuLaw(bool isSigned) {
-  return isSigned ? 197379 : 372827;
+static int64_t getStepMuLaw(MuLawCodeAttr code) {
+  if (code.getBits() == 4)
+    return isSigned(code) ? 1 << 22 : 1 << 23;
+  return isSigned(code) ? 197379 : 372827;
 }
-static uint64_t getLargestMuLaw(bool isSigned) { return isSigned ? 127 : 255; }
+/// Returns how many steps of distance code 0 stands for.
+static int64_t getFirstMuLaw(MuLawCodeAttr code) {
+  return code.getBits() == 4 && !isSigned(code);
+}
+static uint64_t getLargestMuLaw(MuLawCodeAttr code) {
+  return llvm::maskTrailingOnes<uint64_t>(code.getBits() - isSigned(code));
+}
 
-static SoftFloat decodeMuLaw(bool isSigned, uint64_t code) {
-  int64_t q = isSigned ? code & 0x7F : code;
+static SoftFloat decodeMuLaw(MuLawCodeAttr code, uint64_t bits) {
+  int64_t q = (bits & getLargestMuLaw(code)) + getFirstMuLaw(code);
   auto sum =
-      SoftFloat::fromBits(Format::F32, bitsOfTwo + q * getStepMuLaw(isSigned));
+      SoftFloat::fromBits(Format::F32, bitsOfTwo + q * getStepMuLaw(code));
   SoftFloat number = sum.sub(toReal(2));
-  return isSigned && code > 0x7F ? number.neg() : number;
+  return bits > getLargestMuLaw(code) ? number.neg() : number;
+}
+
+static int64_t getLargestLinear(LinearCodeAttr code) {
+  return (1 << (code.getBits() - 1)) - 1;
 }
 
 SoftFloat reference::getLargest(CodeAttrInterface code) {
@@ -147,7 +159,9 @@ SoftFloat reference::getLargest(CodeAttrInterface code) {
   if (auto minifloat = dyn_cast<MinifloatCodeAttr>(code))
     return getLargest(getMinifloat(minifloat));
   if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
-    return decodeMuLaw(isSigned(mulaw), getLargestMuLaw(isSigned(mulaw)));
+    return decodeMuLaw(mulaw, getLargestMuLaw(mulaw));
+  if (auto linear = dyn_cast<LinearCodeAttr>(code))
+    return toReal(getLargestLinear(linear));
   return toReal(1);
 }
 
@@ -233,6 +247,22 @@ static uint64_t encodeSoftsign(RoundingMode rounding, const SoftFloat &y,
   return Integer(8, y.isNegative() ? -magnitude : magnitude).bits;
 }
 
+/// Encodes y, clamped to the largest integers, as an integer.
+static uint64_t encodeLinear(LinearCodeAttr code, const SoftFloat &y,
+                             bool isFinite, uint16_t random) {
+  unsigned bits = code.getBits();
+  uint64_t mask = llvm::maskTrailingOnes<uint64_t>(bits);
+  if (!isFinite)
+    return uint64_t(1) << (bits - 1);
+  SoftFloat largest = toReal(getLargestLinear(code));
+  SoftFloat level = clamp(y, largest.neg(), largest);
+  if (code.getRounding() == RoundingMode::nearest)
+    return *level.toInteger(64, /*isSigned=*/true, SoftFloat::kNearest) & mask;
+  uint64_t magnitude =
+      roundLevel(level.abs(), orientBits(code.getRounding(), y, random));
+  return (y.isNegative() ? -magnitude : magnitude) & mask;
+}
+
 static uint64_t encodeRoot(RoundingMode rounding, const SoftFloat &y,
                            uint16_t random) {
   SoftFloat level = toReal(254).mul(clamp(y, toReal(0), toReal(1)));
@@ -261,18 +291,24 @@ SoftFloat reference::unscale(CodeAttrInterface code, const SoftFloat &number,
 /// Encodes a sum of magnitude 2 + d, where d is in units in the last place.
 /// Returns the largest q with q * D <= d + r * D for the random fraction r,
 /// where D is the distance between two codes. 1 / D is approximated by a
-/// multiple of 2^-24.
+/// multiple of 2^-24. A code without zero adds f(1 - f)/4 to a fraction f.
 static uint64_t encodeMuLaw(MuLawCodeAttr code, const SoftFloat &sum,
                             uint16_t random) {
-  bool hasSign = isSigned(code);
-  int64_t step = getStepMuLaw(hasSign);
-  int64_t largest = getLargestMuLaw(hasSign);
+  int64_t step = getStepMuLaw(code), first = getFirstMuLaw(code);
+  int64_t largest = getLargestMuLaw(code);
   int64_t distance = sum.abs().toBits() - bitsOfTwo;
-  distance = std::min(distance, largest * step);
+  distance = std::clamp(distance, first * step, (largest + first) * step);
   uint16_t bits = code.getRounding() == RoundingMode::nearest ? 0x8000 : random;
-  int64_t factor = ((1 << 24) - 1) / step;
-  uint64_t q = (distance * factor + 255 + 256 * int64_t(bits)) >> 24;
-  return hasSign && sum.isNegative() ? q | 0x80 : q;
+  int64_t unit = int64_t(1) << (32 - code.getBits());
+  // Where the factor is not exact, all bits below the random ones make up for
+  // it.
+  int64_t factor = unit / step, draw = unit >> 16;
+  int64_t makeUp = factor * step == unit ? 0 : draw - 1;
+  double f = double(distance & 0x7FFFFF) / 0x1p23;
+  int64_t tilt = first ? int64_t(std::nearbyint(0x1p14 * f * (1 - f))) : 0;
+  int64_t q =
+      (distance * factor + makeUp + draw * (bits + tilt)) / unit - first;
+  return isSigned(code) && sum.isNegative() ? q | (largest + 1) : q;
 }
 
 static uint64_t encodeDynamic(DynamicCodeAttr code, const SoftFloat &y,
@@ -297,6 +333,8 @@ static uint64_t encodeOne(CodeAttrInterface code, const SoftFloat &y,
     return encodeDynamic(dynamic, y, isFinite, context.random);
   if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
     return encodeMuLaw(mulaw, y, context.random);
+  if (auto linear = dyn_cast<LinearCodeAttr>(code))
+    return encodeLinear(linear, y, isFinite, context.random);
   if (isa<SoftsignCodeAttr>(code))
     return isFinite ? encodeSoftsign(code.getRounding(), y, context.random)
                     : 0x80;
@@ -318,6 +356,8 @@ Codes reference::encode(CodeAttrInterface code, const SoftFloat &y,
       return {encodeOne(code, powerOfTwo(*least), isFinite, context)};
   auto dynamic = dyn_cast<DynamicCodeAttr>(code);
   uint64_t zero = dynamic && isSigned(dynamic) ? 127 : 0;
+  if (!code.hasZero())
+    return {bits};
   return {context.isFloored && bits == zero ? zero + 1 : bits};
 }
 
@@ -350,6 +390,13 @@ static SoftFloat decodeSoftsign(uint64_t code) {
   return w.div(toReal(2).sub(w.abs()));
 }
 
+static SoftFloat decodeLinear(LinearCodeAttr code, uint64_t bits) {
+  int64_t number = Integer(code.getBits(), bits).getSigned();
+  if (number < -getLargestLinear(code))
+    return SoftFloat::getNaN(Format::F32);
+  return SoftFloat::fromInteger(Format::F32, number);
+}
+
 static SoftFloat decodeRoot(uint64_t code) {
   if (code == 0xFF)
     return SoftFloat::getNaN(Format::F32);
@@ -377,7 +424,9 @@ SoftFloat reference::decode(CodeAttrInterface code, ArrayRef<uint64_t> codes,
   if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
     return decodeDynamic(isSigned(dynamic), codes[0]);
   if (auto mulaw = dyn_cast<MuLawCodeAttr>(code))
-    return decodeMuLaw(isSigned(mulaw), codes[0]);
+    return decodeMuLaw(mulaw, codes[0]);
+  if (auto linear = dyn_cast<LinearCodeAttr>(code))
+    return decodeLinear(linear, codes[0]);
   return isa<SoftsignCodeAttr>(code) ? decodeSoftsign(codes[0])
                                      : decodeRoot(codes[0]);
 }

@@ -175,12 +175,10 @@ Results KernelMemory::store(StoreOp op, const Datum &value) const {
 
 llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
-  const PlaneData &plane = *tensor.data[op.getPlane()];
-  int64_t group = tensor.planes[op.getPlane()].group.columns;
   Type element = getElementTypeOrSelf(op.getType());
   Datum datum(countLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
-    uint64_t bits = isInside(i) ? plane.elements[(base + i) / group] : 0;
+    uint64_t bits = isInside(i) ? tensor.readPlane(op.getPlane(), base + i) : 0;
     llvm::Expected<Number> number = numberFromBits(element, bits);
     if (!number)
       return number.takeError();
@@ -191,11 +189,10 @@ llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
 
 Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
-  PlaneData &plane = *tensor.data[op.getPlane()];
-  int64_t group = tensor.planes[op.getPlane()].group.columns;
   for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i)
     if (isInside(i))
-      plane.elements[(base + i) / group] = getBits(getLane(value, i).front());
+      tensor.writePlane(op.getPlane(), base + i,
+                        getBits(getLane(value, i).front()));
   return {};
 }
 

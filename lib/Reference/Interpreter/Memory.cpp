@@ -27,19 +27,52 @@ using namespace tandem::reference;
 // Tensors
 //===----------------------------------------------------------------------===//
 
+/// Returns the number of bits of each of an entry's codes.
+static unsigned getCodeBits(const Plane &plane) {
+  return plane.elementType.getIntOrFloatBitWidth() / plane.packed;
+}
+
+unsigned BoundTensor::getShift(const Plane &plane, uint64_t element) const {
+  return element % columns % plane.packed * getCodeBits(plane);
+}
+
+uint64_t BoundTensor::readPlane(unsigned index, uint64_t element) const {
+  const Plane &plane = planes[index];
+  uint64_t entry = data[index]->elements[getEntry(plane, element)];
+  if (plane.packed == 1)
+    return entry;
+  return entry >> getShift(plane, element) &
+         llvm::maskTrailingOnes<uint64_t>(getCodeBits(plane));
+}
+
+void BoundTensor::writePlane(unsigned index, uint64_t element,
+                             uint64_t code) const {
+  const Plane &plane = planes[index];
+  uint64_t &entry = data[index]->elements[getEntry(plane, element)];
+  if (plane.packed == 1) {
+    entry = code;
+    return;
+  }
+  // The codes of elements past the end of a row are 0.
+  unsigned shift = getShift(plane, element);
+  bool isLast = (element + 1) % columns == 0;
+  uint64_t own = llvm::maskTrailingOnes<uint64_t>(getCodeBits(plane)) << shift;
+  uint64_t kept = isLast ? llvm::maskTrailingOnes<uint64_t>(shift) : ~own;
+  entry = (entry & kept) | code << shift;
+}
+
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
-  for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(role.readsPlane(plane)
-                        ? values->elements[getEntry(plane, element)]
-                        : 0);
+  for (auto [index, plane] : llvm::enumerate(planes))
+    codes.push_back(role.readsPlane(plane) ? readPlane(index, element) : 0);
   return codes;
 }
 
 void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
-  for (auto [plane, values, code] : llvm::zip(planes, data, codes))
-    if (plane.isWritten)
-      values->elements[getEntry(plane, element)] = code;
+  // The state of delayed scaling, in the last planes, has no codes.
+  for (auto [index, code] : llvm::enumerate(codes))
+    if (planes[index].isWritten)
+      writePlane(index, element, code);
 }
 
 uint64_t BoundTensor::getNumEntries(const Plane &plane) const {
@@ -80,7 +113,8 @@ public:
   explicit Binder(MachineState &state) : state(state) {}
 
   llvm::Error add(RoleAttr role, StorageAttrInterface storage);
-  /// Takes the size of flat tensors from the first plane.
+  /// Takes the size of flat tensors from the first plane with an entry for each
+  /// element, or else from the first with one for several.
   void measureFlat();
   /// Takes the numbers of rows and columns from the first matrix.
   llvm::Error measureMatrices();
@@ -170,13 +204,18 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
 }
 
 void Binder::measureFlat() {
-  for (const BoundTensor &tensor : bound.tensors)
-    for (auto [plane, data] : llvm::zip(tensor.planes, tensor.data)) {
-      if (!data || !measuredBy.empty())
-        continue;
-      measuredBy = planeName(tensor.role, plane);
-      bound.numElements = bound.columns = data->elements.size();
-    }
+  // Entries of several codes may hold some past the end, so that other planes
+  // say more.
+  for (bool isPacked : {false, true})
+    for (const BoundTensor &tensor : bound.tensors)
+      for (auto [plane, data] : llvm::zip(tensor.planes, tensor.data)) {
+        if (!data || !measuredBy.empty() || !plane.isOfElements() ||
+            (plane.packed > 1) != isPacked)
+          continue;
+        measuredBy = planeName(tensor.role, plane);
+        bound.numElements = bound.columns =
+            data->elements.size() * plane.packed;
+      }
 }
 
 llvm::Error Binder::measureMatrices() {

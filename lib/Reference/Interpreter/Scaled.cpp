@@ -84,7 +84,7 @@ uint64_t reference::checkScale(uint64_t bits, CodeAttrInterface code,
 
 uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
                                 Type type, Recipe recipe, unsigned margin) {
-  if (amax.isZero())
+  if (amax.isZero() && code.hasZero())
     return encodeScale(type, toReal(1));
   Range range = getRange(code, type);
   SoftFloat largest = getLargest(code);

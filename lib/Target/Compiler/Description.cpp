@@ -75,6 +75,14 @@ static uint32_t getRuntimeGroup(Group group) {
                           : uint32_t(group.columns);
 }
 
+/// Spells the type of an entry: "i4x2" for two codes of four bits in a byte.
+static std::string printEntryType(const Plane &plane) {
+  if (plane.packed == 1)
+    return print(plane.elementType);
+  unsigned bits = plane.elementType.getIntOrFloatBitWidth() / plane.packed;
+  return ("i" + Twine(bits) + "x" + Twine(plane.packed)).str();
+}
+
 static uint32_t getAccess(bool isRead, bool isWritten) {
   return (isRead ? TDM_ACCESS_READ : 0u) | (isWritten ? TDM_ACCESS_WRITE : 0u);
 }
@@ -92,7 +100,7 @@ tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
   desc.transposed = plane.isTransposed;
   desc.role = texts.add(role);
   desc.kind = TDM_ROLE_STATE;
-  desc.type = texts.add(print(plane.elementType));
+  desc.type = texts.add(printEntryType(plane));
   desc.visible = isVisible;
   desc.persistent = plane.isPersistent;
   desc.doc = "";

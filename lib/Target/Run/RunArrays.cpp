@@ -23,7 +23,7 @@ DType tandem::getFileType(const tdm_plane_desc &plane) {
   StringRef type = plane.type;
   if (type == "i16")
     return DType::U16;
-  if (type == "i8" || type == "f8E8M0FNU")
+  if (type == "i8" || type == "i4x2" || type == "f8E8M0FNU")
     return DType::U8;
   return *parseDType(type);
 }

@@ -182,25 +182,34 @@ def _carry_role(moves: Sequence[_Move], role: str, source: ParamPlanes,
             ours.is_grouped and theirs.is_grouped)):
         matrix, group = ((ours.matrix, source.group) if ours.is_grouped
                          else (theirs.matrix, target.group))
-        return _converted(moves, given, ours.storage, theirs, matrix, group, threads)
+        return _converted(moves, given, ours, theirs, matrix, group, threads)
     # The two storages group different elements, so convert through f32.
     wide = Stored(floats("f32"), [WIDE_PLANE], ours.matrix, False)
-    values = _converted(moves, given, ours.storage, wide, ours.matrix, source.group, threads)
-    return _converted(moves, [list(planes.values()) for planes in values], wide.storage, theirs,
+    values = _converted(moves, given, ours, wide, ours.matrix, source.group, threads)
+    return _converted(moves, [list(planes.values()) for planes in values], wide, theirs,
                       theirs.matrix, target.group, threads)
 
 
-def _converted(moves: Sequence[_Move], given: Sequence[Sequence[jax.Array]], storage: str,
+def _shape_of(source: Stored, planes: Sequence[jax.Array], move: _Move) -> tuple[int, ...]:
+    """Returns the shape of a stored tensor. Its first plane has an entry for each element,
+    unless a byte holds several codes."""
+    codes = source.planes[0]
+    if not codes.is_packed:
+        return planes[0].shape
+    return {Granularity.ROW: move.shape[:1],
+            Granularity.COLUMN: move.shape[1:]}.get(codes.per, move.shape)
+
+
+def _converted(moves: Sequence[_Move], given: Sequence[Sequence[jax.Array]], source: Stored,
                target: Stored, matrix: bool, group: int, threads: int) -> list[Planes]:
-    """Converts tensors from one storage to another. The first plane of each has an entry for
-    each element, and `group` is the length up to which rows are joined."""
+    """Converts tensors from one storage to another. `group` is the length up to which rows are
+    joined."""
     rule, jobs = moves[0].rule, []
     for move, planes in zip(moves, given):
-        size = rule.size_of_shape(move.shape)
-        shapes = [planes[0].shape if plane is WIDE_PLANE
+        size, shape = rule.size_of_shape(move.shape), _shape_of(source, planes, move)
+        shapes = [shape if plane is WIDE_PLANE
                   else rule.shape_of(plane, move.shape, size) for plane in target.planes]
-        jobs.append(Job(move.leaf.label, size_of_shape(planes[0].shape, matrix, group), planes,
-                        shapes))
-    return convert(jobs, storage, target.storage, target.planes, fresh=True, matrix=matrix,
+        jobs.append(Job(move.leaf.label, size_of_shape(shape, matrix, group), planes, shapes))
+    return convert(jobs, source.storage, target.storage, target.planes, fresh=True, matrix=matrix,
                    floor=target.floor, threads=threads,
                    what=f"the conversion of a state of {rule.kernel.name}")

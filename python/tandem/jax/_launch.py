@@ -18,7 +18,7 @@ from tandem.jax._call import Call
 #: The array types for the elements of planes.
 DTYPES = {
     "bf16": jnp.dtype(jnp.bfloat16), "f16": jnp.dtype(jnp.float16),
-    "f32": jnp.dtype(jnp.float32), "i8": jnp.dtype(jnp.int8), "i16": jnp.dtype(jnp.int16),
+    "f32": jnp.dtype(jnp.float32), "i8": jnp.dtype(jnp.int8), "i4x2": jnp.dtype(jnp.uint8), "i16": jnp.dtype(jnp.int16),
     "f8E4M3FN": jnp.dtype(jnp.float8_e4m3fn), "f8E5M2": jnp.dtype(jnp.float8_e5m2),
     "f8E8M0FNU": jnp.dtype(jnp.float8_e8m0fnu),
 }

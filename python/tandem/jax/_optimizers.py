@@ -28,7 +28,8 @@ def _documented(function):
 
 @_documented
 def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "inside",
-          eps_inside_root: bool = False, max_norm=None, **options) -> Optimizer:
+          eps_inside_root: bool = False, max_norm=None, stores_ratio: bool = False,
+          **options) -> Optimizer:
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
@@ -38,8 +39,12 @@ def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "ins
             "inside".
         max_norm: the maximum norm of all gradients together, to which they are scaled down in
             the same step; only for decay "inside".
+        stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
+            the second in place of m, as strategies with moments of four bits need; only for decay
+            "inside" without max_norm.
     """
-    graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.jax.Optimizer")
+    graph = _graphs.adamw(decay, eps_inside_root, max_norm, stores_ratio,
+                          "tandem.jax.Optimizer")
     return Optimizer(graph, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                      max_norm=max_norm, **options)
 

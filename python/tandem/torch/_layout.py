@@ -15,6 +15,7 @@ DTYPES = {
     "f16": torch.float16,
     "f32": torch.float32,
     "i8": torch.int8,
+    "i4x2": torch.uint8,
     "i16": torch.int16,
     "f8E4M3FN": torch.float8_e4m3fn,
     "f8E5M2": torch.float8_e5m2,

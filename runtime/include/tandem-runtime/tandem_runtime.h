@@ -309,7 +309,9 @@ typedef struct tdm_plane_desc {
   /// read this field and those after it; they are for hosts.
   const char *role;
   tdm_role kind;
-  /// The type of the plane's elements: "bf16", "f32", "i16".
+  /// The type of the plane's entries: "bf16", "f32", "i16", or "i4x2" for the
+  /// codes of two neighbours in a byte, the first in its low half. The latter's
+  /// `group` is 2.
   const char *type;
   /// Nonzero if frameworks read this plane as the tensor's value.
   uint32_t visible;

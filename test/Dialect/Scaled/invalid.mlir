@@ -380,6 +380,26 @@ func.func private @mulaw_rounding() attributes {c = #scaled.mulaw<signed, toward
 
 // -----
 
+// expected-error @+1 {{a mu-law code has 4 or 8 bits, got 3}}
+func.func private @mulaw_bits() attributes {c = #scaled.mulaw<signed, dither, bits = 3>}
+
+// -----
+
+// expected-error @+1 {{expected 'bits'}}
+func.func private @mulaw_parameter() attributes {c = #scaled.mulaw<signed, dither, 4>}
+
+// -----
+
+// expected-error @+1 {{a linear code has 4 or 8 bits, got 6}}
+func.func private @linear_bits() attributes {c = #scaled.linear<bits = 6>}
+
+// -----
+
+// expected-error @+1 {{a linear code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @linear_rounding() attributes {c = #scaled.linear<bits = 4, toward_zero>}
+
+// -----
+
 // expected-error @+1 {{a root code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
 func.func private @rounding() attributes {c = #scaled.root<toward_zero>}
 

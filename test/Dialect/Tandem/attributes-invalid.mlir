@@ -210,6 +210,11 @@ func.func private @scaled_c9_planes() attributes {s = #tandem.scaled<#scaled.pai
 
 // -----
 
+// expected-error @+1 {{#scaled.linear<bits = 4> has several codes in a byte, and a transposed copy has whole bytes; leave out transposed = true}}
+func.func private @scaled_c9_packed() attributes {s = #tandem.scaled<#scaled.linear<bits = 4>, group = tensor, scale = f32, transposed = true>}
+
+// -----
+
 // expected-error @+1 {{#scaled.expanded<f8E4M3FN, range = 4.000000e+00> needs groups; use #tandem.scaled}}
 func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E4M3FN, range = 4.0>>}
 
@@ -285,7 +290,7 @@ func.func private @scaled_c8_alone() attributes {s = #tandem.scaled<#scaled.root
 
 // -----
 
-// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.mulaw, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
+// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.linear, #scaled.root, #scaled.mulaw, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
 func.func private @scaled_code_format() attributes {s = #tandem.scaled<f8E4M3FN, group = 32, scale = f32>}
 
 // -----

@@ -74,6 +74,16 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.mulaw<signed, dither>, group = 64, scale = f32>>,
     // CHECK-SAME: #tandem.scaled<#scaled.mulaw<unsigned>, group = 16, scale = f8E8M0FNU, recipe = pow2>
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.mulaw<unsigned, nearest>, group = 16, scale = f8E8M0FNU, recipe = pow2>>,
+    // CHECK-SAME: #tandem.scaled<#scaled.mulaw<signed, dither, bits = 4>, group = 32, scale = bf16>
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.mulaw<signed, dither, bits = 4>, group = 32, scale = bf16>>,
+    // CHECK-SAME: #tandem.scaled<#scaled.mulaw<unsigned, bits = 4>, group = 32, scale = f32>
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.mulaw<unsigned, bits = 4>, group = 32, scale = f32>>,
+    // CHECK-SAME: #tandem.scaled<#scaled.mulaw<signed>, group = 32, scale = f32>
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.mulaw<signed, bits = 8>, group = 32, scale = f32>>,
+    // CHECK-SAME: #tandem.coded<#scaled.linear<bits = 4, dither>>
+    !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.linear<bits = 4, dither>>>,
+    // CHECK-SAME: #tandem.coded<#scaled.linear<bits = 8>>
+    !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.linear<bits = 8, nearest>>>,
     // CHECK-SAME: #scaled.expanded<f8E4M3FN, range = 2.000000e+02>, group = 16
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.expanded<#scaled.float<f8E4M3FN>, range = 200.0>, group = 16, scale = f32>>,
     // CHECK-SAME: #scaled.expanded<#scaled.float<f8E4M3FN, dither>, range = 2.000000e+02>, group = 16

@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 
 import functools
+import pathlib
 
 import numpy as np
 import pytest
@@ -27,6 +28,9 @@ KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
 SHARED = {"keep": {"x": "kept"}}
 
 DTYPES = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i16": np.uint16}
+#: The folder of recipes that are not in the library, and one with codes of four bits.
+RECIPES = pathlib.Path(__file__).resolve().parents[1] / "Inputs/recipes"
+FOUR_BITS = "four-bits"
 
 
 def test_the_library_is_tested():
@@ -36,7 +40,8 @@ def test_the_library_is_tested():
 @functools.cache
 def compiled(function, recipe, target="cpu", **options):
     layer = function.removesuffix("_backward").removesuffix("_again")
-    return tandem.compile(layer, recipe, target=target, function=function, **options)
+    return tandem.compile(layer, recipe, target=target, function=function, path=[RECIPES],
+                          **options)
 
 
 def values(kind, shape, rng):
@@ -94,7 +99,8 @@ def by_interpreter(function, recipe, planes, shared=()):
     layer = function.removesuffix("_backward").removesuffix("_again")
     names = {name: SHARED.get(layer, {}).get(name, f"{name}.saved") for name in shared}
     given = {names.get(name, name): plane.copy() for name, plane in planes.items()}
-    tandem.interpret(layer, recipe, given, hypers_of(function), function=function)
+    tandem.interpret(layer, recipe, given, hypers_of(function), function=function,
+                     path=[RECIPES])
     return {name: given[names.get(name, name)] for name in planes}
 
 
@@ -144,6 +150,22 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
         function = f"{layer}_backward"
         assert_same(by_cpu(compiled(function, recipe), planes),
                     by_interpreter(function, recipe, planes, shared), str(shape))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_codes_that_share_bytes(layer):
+    """In rows of odd length, the last byte of a row has one code."""
+    for seed, shape in enumerate(((1, 1), (3, 17), (5, 301))):
+        rng = np.random.default_rng(seed)
+        planes = planes_for(compiled(layer, FOUR_BITS), shape, "ordinary", rng)
+        forward = by_cpu(compiled(layer, FOUR_BITS), planes)
+        assert_same(forward, by_interpreter(layer, FOUR_BITS, planes), str(shape))
+        assert_same(by_ptx(compiled(layer, FOUR_BITS, "sm_90"), planes, shape), forward)
+        planes, shared = backward_planes(layer, FOUR_BITS, forward, shape, rng)
+        function = f"{layer}_backward"
+        backward = by_cpu(compiled(function, FOUR_BITS), planes)
+        assert_same(backward, by_interpreter(function, FOUR_BITS, planes, shared), str(shape))
+        assert_same(by_ptx(compiled(function, FOUR_BITS, "sm_90"), planes, shape), backward)
 
 
 @pytest.mark.parametrize("recipe", tandem.recipes())

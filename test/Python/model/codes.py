@@ -106,6 +106,8 @@ class Code:
     least = None
     # Whether there is a NaN code; otherwise, the group's scale becomes NaN.
     has_nan = True
+    # The number of neighbours in a row whose codes share a byte, the first in its lowest bits.
+    packed = 1
 
     @property
     def uses_random(self):
@@ -256,6 +258,37 @@ class SoftsignCode(Code):
 
 
 @dataclass(frozen=True)
+class LinearCode(Code):
+    """An integer of 4 or 8 bits; the smallest is NaN."""
+
+    size: int
+    rounding: str = "nearest"
+
+    small = 1.0
+
+    @property
+    def packed(self):
+        return 8 // self.size
+
+    @property
+    def largest(self):
+        return 2.0**(self.size - 1) - 1
+
+    def encode(self, y, finite, exponent=None, random=None):
+        level = np.clip(np.where(finite, np.abs(y), 0), 0, _F32(self.largest))
+        whole = round_magnitude(level, self.rounding, directed(self.rounding, random, y))
+        whole = np.where(np.signbit(y), -whole, whole)
+        nan = -1 - self.largest
+        return [np.where(finite, whole, nan).astype(np.int64).astype(np.uint8)
+                & np.uint8(2**self.size - 1)]
+
+    def decode(self, codes, exponent=None):
+        sign = 2**(self.size - 1)
+        number = ((codes[0].astype(np.int64) ^ sign) - sign).astype(_F32)
+        return np.where(codes[0] == sign, _F32(np.nan), number)
+
+
+@dataclass(frozen=True)
 class RootCode(Code):
     """254 * z as an integer, z being the scaled root; 255 is NaN."""
 
@@ -279,24 +312,47 @@ class RootCode(Code):
 
 @dataclass(frozen=True)
 class MuLawCode(Code):
-    """The logarithm of 2 + |y| in one byte, linear between powers of two."""
+    """The logarithm of 2 + |y| in one byte or half of one, linear between powers of two."""
 
     signed: bool
     rounding: str = "nearest"
+    size: int = 8  #: the number of bits
 
     has_nan = False
 
     @property
-    def _codes_in_two_octaves(self):
-        return Fraction(85 if self.signed else 45) / (1 - Fraction(1, 2**24))
+    def packed(self):
+        return 8 // self.size
+
+    @property
+    def _factor(self):
+        """Returns the number of a word's units for a unit in the last place of 2 + |y|. A byte or
+        half a byte is at the top of a word."""
+        if self.size == 4:
+            return 64 if self.signed else 32
+        return 85 if self.signed else 45
+
+    @property
+    def _step(self):
+        """Returns the distance of two codes in units in the last place."""
+        return 2**(32 - self.size) // self._factor
+
+    @property
+    def _first(self):
+        """Returns how many steps code 0 is above zero."""
+        return int(self.size == 4 and not self.signed)
+
+    @property
+    def zero(self):
+        return None if self._first else 0
 
     @property
     def _last(self):
-        return 127 if self.signed else 255
+        return (1 << self.size - self.signed) - 1
 
     def _number(self, q):
-        """Returns the exact number q / codes octaves above 2: 2^(1 + whole) (1 + part) - 2."""
-        octaves = 2 * Fraction(q) / self._codes_in_two_octaves
+        """Returns the exact number of code q, some octaves above 2, less 2."""
+        octaves = Fraction((q + self._first) * self._step, 2**23)
         return Fraction(2)**(1 + octaves // 1) * (1 + octaves % 1) - 2
 
     @cached_property
@@ -309,7 +365,7 @@ class MuLawCode(Code):
 
     @property
     def least(self):
-        return _F32(2) + self._numbers[1]
+        return None if self._first else _F32(2) + self._numbers[1]
 
     def scaled(self, x, inverse):
         """Returns 2 plus |x| over the scale, rounded once, with the sign of x."""
@@ -329,19 +385,26 @@ class MuLawCode(Code):
 
     def encode(self, y, finite, exponent=None, random=None):
         """Returns the number of codes up to |y|, at least 2. Its fraction has 16 bits, and is
-        rounded down only after adding 2^-16 of the random bits' unit."""
+        rounded down only after a factor that is not exact is made up for."""
         significand, power = np.frexp(np.abs(y))
         octaves = (power - 2) + (2 * significand.astype(np.float64) - 1)
         octaves = np.where(finite, np.nan_to_num(octaves), 0)
-        units = octaves * 2**23 * (85 if self.signed else 45)
+        octaves = np.maximum(octaves, self._first * self._step / 2**23)
+        unit = 2**(32 - self.size)
+        raised = octaves * 2**23 * self._factor
+        if self._factor * self._step != unit:
+            raised = raised + (unit / 2**16 - 1)
         bits = 0x8000 if self.rounding == "nearest" else random.astype(np.float64)
-        code = np.floor((units + 255) / 2**24 + bits / 2**16).astype(np.int64)
-        code = code | np.where(np.signbit(y) & self.signed, 0x80, 0)
+        if self._first:
+            part = octaves % 1
+            bits = bits + np.rint(2**14 * part * (1 - part))
+        code = np.floor(raised / unit + bits / 2**16).astype(np.int64) - self._first
+        code = code | np.where(np.signbit(y) & self.signed, self._last + 1, 0)
         return [np.where(finite, code, 0).astype(np.uint8)]
 
     def decode(self, codes, exponent=None):
         number = self._numbers[codes[0] & self._last]
-        return np.where((codes[0] > 0x7F) & self.signed, -number, number)
+        return np.where(codes[0] > self._last, -number, number)
 
 
 #===----------------------------------------------------------------------===#
@@ -524,6 +587,10 @@ class MinifloatCode(Code):
     @property
     def planes(self):
         return {"": f"i{8 * self.format.dtype.itemsize}"}
+
+    @property
+    def packed(self):
+        return 2 if self.exponent + self.mantissa < 4 else 1
 
     @property
     def _raised(self):

@@ -23,7 +23,7 @@ import numpy as np
 from .cases import role_values
 from .metrics import tree_sum
 from .optimizers import GRAPHS, Kernel
-from .scaled import ROW, WHOLE, Scaled
+from .scaled import ROW, WHOLE, Coded, Scaled
 from .storage import Draw, ExpansionState
 
 _F32 = np.float32
@@ -60,7 +60,8 @@ def storage_of(strategy, role, per, shape):
     is_grouped = isinstance(storage, Scaled) and storage.group != WHOLE
     if is_grouped and per == "element":
         return replace(storage, columns=shape[1])
-    return storage
+    packs = isinstance(storage, (Scaled, Coded)) and storage.code.packed > 1
+    return replace(storage, row_length=shape[1]) if packs and per == "element" else storage
 
 
 def _plane_shape(group, rows, shape):
@@ -74,7 +75,8 @@ def shaped(storage, role, planes, shape):
     """Reshapes a role's flat planes."""
     groups, rows = storage.plane_groups(role), getattr(storage, "rows", 1)
     return {name: plane.reshape(
-                _plane_shape(groups[name], rows if groups[name] > 1 else 1, shape))
+                _plane_shape(groups[name], 1 if storage.has_elements(name[len(role):]) else rows,
+                             shape))
             for name, plane in planes.items()}
 
 
@@ -102,7 +104,11 @@ class MatrixKernel(Kernel):
 
     def _open(self, role, planes):
         shape = shape_of(self.per[role], self.shape)
-        return _map_state(super()._open(role, planes), lambda x: x.reshape(shape))
+        return _map_state(super()._open(role, planes),
+                          lambda x: x[:int(np.prod(shape))].reshape(shape))
+
+    def _open_all(self, states):
+        return states
 
     def close(self, draw):
         self.states = {role: _map_state(state, np.ravel)

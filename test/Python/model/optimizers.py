@@ -18,12 +18,12 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode, PairCode,
-                    RootCode, SoftsignCode)
+from .codes import (DynamicCode, ExpandedCode, FloatCode, LinearCode, MinifloatCode, MuLawCode,
+                    PairCode, RootCode, SoftsignCode)
 from .metrics import tree_sum
 from .scaled import WHOLE, Coded, Masked, Residual, Scaled
-from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
-                      Storage)
+from .storage import (Draw, Expansion, ExpansionState, Kahan, KahanState, Master, Plain,
+                      PlainState, Remainder, Storage)
 
 #===----------------------------------------------------------------------===#
 # Strategies
@@ -54,6 +54,7 @@ class Strategy:
 # The moment that a state role represents.
 MOMENT = {
     "exp_avg": "first",
+    "ratio": "first",
     "momentum_buffer": "first",
     "exp_avg_sq": "second",
     "square_avg": "second",
@@ -134,13 +135,17 @@ def _softsign_library():
 
 
 def _mulaw_library():
-    """Returns the named strategies whose 8-bit moments need the fewest instructions."""
+    """Returns the named strategies with mu-law codes of 8 bits, and of 4 for second moments."""
     bf16 = Plain("bf16")
     first = Scaled(MuLawCode(True, "dither"), 32, "f32")
     second = Scaled(MuLawCode(False, "dither"), 32, "f32", "pow2")
+    small = [Scaled(LinearCode(4, "dither"), 32, "bf16"), Scaled(MuLawCode(False, "dither", 4), 32, "f32")]
+    weight, residual = Plain("bf16", "dither"), Residual("bf16", "i8", "dither")
     return {
-        "dither-mulaw": Strategy(bf16, Plain("bf16", "dither"), first, second),
-        "residual-mulaw": Strategy(bf16, Residual("bf16", "i8", "dither"), first, second),
+        "dither-mulaw": Strategy(bf16, weight, first, second),
+        "residual-mulaw": Strategy(bf16, residual, first, second),
+        "dither-ratio4": Strategy(bf16, weight, *small),
+        "residual-ratio4": Strategy(bf16, residual, *small),
     }
 
 
@@ -206,6 +211,10 @@ def _scaled_table():
         "dynamic-expanded": Strategy(Plain("f32"), Residual("bf16", "i16"),
                                      Scaled(ExpandedCode(_SIGNED, 1e6), 128, "bf16"),
                                      Scaled(_UNSIGNED, 16, "f8E8M0FNU", "pow2")),
+        # Codes of four bits share bytes.
+        "mulaw4": Strategy(Scaled(MuLawCode(True, size=4), 64, "f32"), Plain("bf16", "dither"),
+                           Scaled(MuLawCode(True, "dither", 4), 32, "bf16"),
+                           Scaled(MuLawCode(False, "dither", 4), 128, "f32", "pow2")),
         # These use stochastic rounding, in one byte and in more.
         "minifloat": Strategy(
             bf16, Scaled(MinifloatCode(5, 6, specials="ieee", rounding="stochastic"), 64, "f32"),
@@ -317,13 +326,19 @@ class Kernel:
     def __init__(self, strategy, roles, planes, columns=0):
         self.strategy, self.planes, self.columns = strategy, planes, columns
         self.arith = Arithmetic(strategy.component or "f32")
-        self.states = {role: self._open(role, planes) for role in roles}
+        self.states = self._open_all({role: self._open(role, planes) for role in roles})
         self.intended = np.zeros(self.read("param").shape, dtype=np.float64)
         self.add, self.sub, self.mul = self.arith.add, self.arith.sub, self.arith.mul
         self.div, self.sqrt, self.sign = self.arith.div, self.arith.sqrt, self.arith.sign
 
     def storage(self, role):
         return self.strategy.storage(role)
+
+    def _open_all(self, states):
+        """Drops what follows the last element in bytes of several codes."""
+        size = min(state.leading.size for state in states.values())
+        return {role: PlainState(state.value[:size]) if state.leading.size > size else state
+                for role, state in states.items()}
 
     def _open(self, role, planes):
         storage = self.storage(role)
@@ -349,6 +364,17 @@ class Kernel:
         self._intend(role, shrink * self.read(role).astype(np.float64))
         self.states[role] = self.states[role].decay(self.arith, factor)
         return self.read(role)
+
+    def assign(self, role, x):
+        """Computes s <- x."""
+        state = self.states[role]
+        if isinstance(state, ExpansionState):
+            rest = tuple(np.zeros_like(x) for _ in state.components[1:])
+            self.states[role] = ExpansionState((x, *rest))
+        elif isinstance(state, KahanState):
+            self.states[role] = KahanState(x, np.zeros_like(x))
+        else:
+            self.states[role] = PlainState(x)
 
     def ema(self, role, factor, x):
         """Computes s <- factor * s + x and returns the value to read afterwards."""
@@ -418,6 +444,19 @@ def _descend(k, h, u):
 
 def _adamw(k, h, t):
     u = _adam_direction(k, h, t, k.read("grad"))
+    _descend(k, h, _with_decay(k, h, u))
+
+
+def _adamw_ratio(k, h, t):
+    g = k.read("grad")
+    m = k.mul(k.read("ratio"), k.sqrt(k.read("exp_avg_sq")))
+    m = k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1))
+    v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
+    root = k.sqrt(v)
+    k.assign("ratio", np.where(root == 0, np.float32(0), k.div(m, root)))
+    mh = k.mul(m, 1.0 / (1.0 - power(h.beta1, t)))
+    vh = k.mul(v, 1.0 / (1.0 - power(h.beta2, t)))
+    u = k.div(mh, k.add(k.sqrt(vh), h.eps))
     _descend(k, h, _with_decay(k, h, u))
 
 
@@ -534,6 +573,7 @@ _MOMENTUM = (("momentum_buffer",), ("lr", "momentum", "weight_decay"))
 GRAPHS = {
     "adamw": Graph(_adamw, *_ADAM),
     "adamw_eps_inside_root": Graph(_adamw_eps_inside_root, *_ADAM),
+    "adamw_ratio": Graph(_adamw_ratio, ("ratio", "exp_avg_sq"), _ADAM[1]),
     "adamw_decay_before": Graph(_adamw_decay_before, *_ADAM),
     "adamw_decay_after": Graph(_adamw_decay_after, *_ADAM),
     "adam": Graph(_adam, *_ADAM),

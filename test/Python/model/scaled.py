@@ -102,6 +102,8 @@ def choose_scale(amax, code, type, recipe, margin=0):
     if not code.has_nan:
         high = powers[-1] if recipe == "pow2" else scale_range(type, largest)[1]
         chosen = np.where(wanted > high, np.nan, chosen)
+    if code.zero is None:
+        return chosen.astype(_F32)
     return np.where(amax == 0, 1.0, chosen).astype(_F32)
 
 
@@ -128,8 +130,30 @@ def _check_first(name, draw, group):
                          f"{draw.columns or group}: cut at a multiple of it")
 
 
-def _count_largest(code, planes, name, exponents=None):
-    codes = [planes[name + s] for s in code.planes]
+def pack(codes, count, columns=0):
+    """Returns bytes of `count` codes of neighbours in a row, the first in the lowest bits. A row's
+    last byte has zeros past its end."""
+    if count == 1:
+        return codes
+    columns = columns or max(codes.size, 1)
+    rows = np.pad(codes.reshape(-1, columns), ((0, 0), (0, -columns % count)))
+    shifts = np.arange(count) * (8 // count)
+    parts = rows.reshape(-1, count).astype(np.int64) << shifts
+    return parts.sum(1).astype(codes.dtype)
+
+
+def unpack(entries, count, columns=0):
+    """Returns the codes that bytes hold. Without columns, those past the end are included."""
+    if count == 1:
+        return entries
+    shifts = np.arange(count, dtype=entries.dtype) * (8 // count)
+    parts = (entries.reshape(-1, 1) >> shifts) & ((1 << 8 // count) - 1)
+    if not columns:
+        return parts.reshape(-1)
+    return parts.reshape(-1, -(-columns // count) * count)[:, :columns].reshape(-1)
+
+
+def _count_largest(code, codes, exponents=None):
     with np.errstate(all="ignore"):
         value = code.decode(codes, exponents)
         return int(np.count_nonzero(np.abs(value) >= code.largest))
@@ -143,6 +167,8 @@ def _encode(code, prepared, y, exponent, draw):
     bits = draw.bits(code.rounding, len(y))
     finite = np.isfinite(prepared if code.has_nan else y)
     codes = code.encode(y, finite, exponent, bits)
+    if code.zero is None:
+        return codes
     return draw.raised(codes, np.where(finite, prepared, 0), code.zero)
 
 
@@ -163,6 +189,8 @@ class Scaled(Storage):
     columns: int = 0
     rows: int = 1
     transposed: int = 0
+    # The length of rows, which begin at whole bytes of several codes; `columns` if 0.
+    row_length: int = 0
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
@@ -174,17 +202,28 @@ class Scaled(Storage):
             formats |= {".next_scale": self.scale, ".history": "f32"}
         return {name + s: _dtype(f) for s, f in formats.items()}
 
+    def has_elements(self, suffix):
+        return suffix in (*self.code.planes, ".transposed")
+
     def plane_groups(self, name):
-        each = (*self.code.planes, ".transposed")
-        return {p: 1 if p[len(name):] in each else self.group for p in self.planes(name)}
+        return {p: self.code.packed if self.has_elements(p[len(name):]) else self.group
+                for p in self.planes(name)}
+
+    def _codes(self, planes, name):
+        return [unpack(planes[name + s], self.code.packed, self.row_length or self.columns)
+                for s in self.code.planes]
 
     def entries(self, name, size):
         entries = super().entries(name, size)
         if self.columns:
             count = size // self.columns
-            entries = {p: (count if group == 1 else -(-count // self.rows))
-                       * -(-self.columns // group)
+            entries = {p: (count if self.has_elements(p[len(name):])
+                           else -(-count // self.rows)) * -(-self.columns // group)
                        for p, group in self.plane_groups(name).items()}
+        if self.row_length:
+            for suffix in self.code.planes:
+                entries[name + suffix] = (size // self.row_length
+                                          * -(-self.row_length // self.code.packed))
         if self.history:
             entries[name + ".history"] *= self.history
         return entries
@@ -203,7 +242,7 @@ class Scaled(Storage):
         return np.repeat(spread, self.rows, axis=0).reshape(-1)[:size]
 
     def decode(self, planes, name):
-        codes = [planes[name + s] for s in self.code.planes]
+        codes = self._codes(planes, name)
         scale = decode_scale(self.scale, planes[name + ".scale"])
         if self.recipe == "given":
             scale = check_scale(self.scale, planes[name + ".scale"], self.code)
@@ -284,12 +323,13 @@ class Scaled(Storage):
             if self.transposed:
                 matrix = codes[0].reshape(-1, self.transposed)
                 shared[name + ".transposed"] = matrix.T.reshape(-1)
-        return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
+        return {name + s: pack(c, self.code.packed, self.row_length or self.columns)
+                for s, c in zip(self.code.planes, codes)} | shared
 
     def saturated(self, planes, name):
         """Returns the number of elements that have the code of the largest magnitude."""
-        size = len(planes[name])
-        return _count_largest(self.code, planes, name, self._exponents(planes, name, size))
+        codes = self._codes(planes, name)
+        return _count_largest(self.code, codes, self._exponents(planes, name, len(codes[0])))
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]
@@ -300,16 +340,29 @@ class Coded(Storage):
     """Codes without a scale, which is implicitly 1."""
 
     code: Code
+    row_length: int = 0
 
     def planes(self, name):
         return {name + s: _dtype(f) for s, f in self.code.planes.items()}
+
+    def plane_groups(self, name):
+        return dict.fromkeys(self.planes(name), self.code.packed)
+
+    def entries(self, name, size):
+        if not self.row_length:
+            return super().entries(name, size)
+        count = size // self.row_length * -(-self.row_length // self.code.packed)
+        return dict.fromkeys(self.planes(name), count)
+
+    def _codes(self, planes, name):
+        return [unpack(planes[name + s], self.code.packed, self.row_length) for s in self.code.planes]
 
     def range(self):
         """Returns magnitudes that saturate, and magnitudes that lose digits."""
         return tuple(self.code.finish(np.array([self.code.largest, self.code.small])))
 
     def decode(self, planes, name):
-        codes = [planes[name + s] for s in self.code.planes]
+        codes = self._codes(planes, name)
         with np.errstate(all="ignore"):
             return self.code.finish(self.code.decode(codes).astype(_F32))
 
@@ -317,11 +370,12 @@ class Coded(Storage):
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
             codes = _encode(self.code, prepared, prepared, None, draw)
-        return {name + s: c for s, c in zip(self.code.planes, codes)}
+        return {name + s: pack(c, self.code.packed, self.row_length)
+                for s, c in zip(self.code.planes, codes)}
 
     def saturated(self, planes, name):
         """Returns the number of elements that have the code of the largest magnitude."""
-        return _count_largest(self.code, planes, name)
+        return _count_largest(self.code, self._codes(planes, name))
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]
@@ -343,7 +397,7 @@ class Masked(Storage):
 
     def encode(self, name, x, draw):
         codes = Coded(self.code)
-        return self.put(name, [codes.decode(codes.encode(name, x, draw), name)])
+        return self.put(name, [codes.decode(codes.encode(name, x, draw), name)[:len(x)]])
 
 
 @dataclass(frozen=True)

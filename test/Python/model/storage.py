@@ -152,6 +152,10 @@ class Storage:
         """Returns plane name -> dtype of its bits."""
         return {name + s: lookup(f).dtype for s, f in self.suffixes.items()}
 
+    def has_elements(self, suffix):
+        """Returns whether each element has a value of its own in a plane."""
+        return True
+
     def plane_groups(self, name):
         """Returns plane name -> number of consecutive elements that share an entry."""
         return dict.fromkeys(self.planes(name), 1)

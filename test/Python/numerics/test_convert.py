@@ -110,8 +110,8 @@ def floored(role):
     return Draw(floor=MOMENT.get(role) == "second")
 
 
-def convert(source, target, planes, role):
-    """Returns the planes of a role under another storage."""
+def convert(source, target, planes, role, size=None):
+    """Returns the planes of a role of so many elements under another storage."""
     source, target = nearest(source), nearest(target)
     if source == target:
         return {name: planes[name] for name in source.planes(role)}
@@ -123,10 +123,10 @@ def convert(source, target, planes, role):
         return dict(zip(target.planes(role), known))
     if ours and theirs and not (floored(role).floor and theirs[0] != "f32"):
         return convert_sum(source, target, planes, role)
-    return through_f32(source, target, planes, role)
+    return through_f32(source, target, planes, role, size)
 
 
-def through_f32(source, target, planes, role):
+def through_f32(source, target, planes, role, size=None):
     wide = [s for s in (source, target) if sum_of(s) and sum_of(s) != ("f32", 1)
             and sum_of(s)[0] == "f32"]
     if source in wide:
@@ -136,7 +136,7 @@ def through_f32(source, target, planes, role):
                          (planes[name] for name in source.planes(role))))
         value = Expansion(source.format, 2).decode(named, role)
     else:
-        value = source.decode(planes, role)
+        value = source.decode(planes, role)[:size]
     if target in wide:
         leading = Plain("f32").encode(role, value, Draw())
         return {name: leading.get(name, np.zeros(len(value), np.uint32))
@@ -182,7 +182,7 @@ def test_pairs(source, target, path):
         for role in ROLES:
             with np.errstate(all="ignore"):
                 want |= convert(ALL[source].storage(role), ALL[target].storage(role),
-                                planes, role)
+                                planes, role, 137)
         got = converted(planes, source, target, path)
         assert list(got) == [n for n in plane_types("adamw", ALL[target])
                              if not n.startswith("grad")]

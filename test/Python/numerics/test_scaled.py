@@ -245,7 +245,7 @@ def check_swap(swap, name, storage, planes, x, **how):
     stored, read = swap(name, storage, planes, x, **how)
     draw = Draw(SEED, KEY, FIRST, STEP)
     assert_same(stored, storage.renew(planes, "w", x, draw), f"{name}, encode")
-    assert_same({"read": read}, {"read": encode("f32", storage.decode(planes, "w"))},
+    assert_same({"read": read}, {"read": encode("f32", storage.decode(planes, "w")[:len(x)])},
                 f"{name}, decode")
 
 
@@ -269,7 +269,8 @@ def test_scaled_storage(code, scale, recipe, swap):
     scales, element = every_scale(storage), np.arange(len(x))
     # Every 8-bit code occurs under every scale: each round of scales gets the next 16 codes.
     bits = element + 16 * (element // (16 * len(scales)))
-    planes = {n: bits.astype(d) for n, d in storage.planes("w").items()}
+    entries = storage.entries("w", len(x))
+    planes = {n: bits[:entries[n]].astype(d) for n, d in storage.planes("w").items()}
     if "w.lo" in planes:
         np.random.default_rng(6).shuffle(planes["w.lo"])
     planes["w.scale"] = np.resize(scales, -(-len(x) // 16))
@@ -326,7 +327,8 @@ def test_coded_storage(name, interpret, swap):
     x = np.concatenate([groups_of_values(storage.code.largest)[:4000],
                         half_precision("bf16")[:: 8 if interpret else 1],
                         values(np.random.default_rng(11), 2003)])
-    planes = {n: np.arange(len(x)).astype(d) for n, d in storage.planes("w").items()}
+    planes = {n: np.arange(storage.entries("w", len(x))[n]).astype(d)
+              for n, d in storage.planes("w").items()}
     check_swap(swap, f"{name}-coded", storage, planes, x, interpret=interpret)
 
 

@@ -11,7 +11,7 @@
 
 import numpy as np
 
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, LinearCode, MinifloatCode, MuLawCode,
                          PairCode, RootCode, SoftsignCode)
 
 # The new value is the gradient; the old one is written where f32 shows every bit.
@@ -58,6 +58,11 @@ CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "mulaw": MuLawCode(True), "mulaw-drawn": MuLawCode(True, "stochastic"),
          "mulaw-dither": MuLawCode(True, "dither"), "unsigned-mulaw": MuLawCode(False),
          "unsigned-mulaw-dither": MuLawCode(False, "dither"),
+         "mulaw4": MuLawCode(True, size=4), "mulaw4-dither": MuLawCode(True, "dither", 4),
+         "linear4": LinearCode(4), "linear4-dither": LinearCode(4, "dither"),
+         "linear4-drawn": LinearCode(4, "stochastic"), "linear8-dither": LinearCode(8, "dither"),
+         "unsigned-mulaw4": MuLawCode(False, size=4),
+         "unsigned-mulaw4-dither": MuLawCode(False, "dither", 4),
          "tf32": MinifloatCode(8, 10, None, "ieee"),
          "tf32-drawn": MinifloatCode(8, 10, None, "ieee", "stochastic"),
          "e8m23": MinifloatCode(8, 23, None, "ieee", "dither")}

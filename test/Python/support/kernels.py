@@ -18,8 +18,8 @@ import pytest
 
 import tandem
 from model import Strategy
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, MuLawCode,
-                         PairCode, SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, LinearCode, MinifloatCode,
+                         MuLawCode, PairCode, SoftsignCode)
 from model.scaled import ROW, WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
@@ -171,6 +171,10 @@ def code_text(code):
     if isinstance(code, (DynamicCode, MuLawCode)):
         name = "dynamic" if isinstance(code, DynamicCode) else "mulaw"
         values = ["signed" if code.signed else "unsigned"]
+        if getattr(code, "size", 8) != 8:
+            return f"#scaled.{name}<{values[0]}, {code.rounding}, bits = {code.size}>"
+    elif isinstance(code, LinearCode):
+        name, values = "linear", [f"bits = {code.size}"]
     elif isinstance(code, (FloatCode, PairCode)):
         name = "float" if isinstance(code, FloatCode) else "pair"
         values = [code.format]

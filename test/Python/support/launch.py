@@ -49,9 +49,12 @@ class Tensor:
     #: Rows and columns, of a matrix or if groups restart in each row.
     shape: tuple = ()
 
+    #: A plane with an entry for each element; empty for the first plane.
+    measure: str = ""
+
     @property
     def size(self):
-        return len(next(iter(self.planes.values())))
+        return len(self.planes[self.measure or next(iter(self.planes))])
 
     def extent(self, per, block=0):
         """Returns the number of elements, rows, columns or, if there are any, blocks."""
@@ -270,6 +273,9 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     chunks. With `by_rows`, fused phases are one launch, whose tiles have 8 columns per thread.
     """
     regions = Regions()
+    measure = next((plane.name for plane in kernel.planes if plane.sets_size), "")
+    for tensor in tensors:
+        tensor.measure = measure
     if block := kernel.info["block"]:
         # A block must be within one tile.
         tiles = Tiles(block, max(tiles.columns, block))

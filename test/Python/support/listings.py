@@ -35,6 +35,18 @@ def adam_listing(f, g, th, s, h, t, denominator=None, decay="added", result=None
     return {"param": th, "exp_avg": m, "exp_avg_sq": v}
 
 
+def adamw_ratio_listing(f, g, th, s, h, t):
+    power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
+    m = s["ratio"] * np.sqrt(s["exp_avg_sq"])
+    m = f(h["beta1"]) * m + f(1 - h["beta1"]) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    root = np.sqrt(v)
+    ratio = np.where(root == 0, f(0), m / root)
+    denominator = np.sqrt(v * f(1 / (1 - power(h["beta2"])))) + f(h["eps"])
+    u = m * f(1 / (1 - power(h["beta1"]))) / denominator + f(h["weight_decay"]) * th
+    return {"param": th + f(-h["lr"]) * u, "ratio": ratio, "exp_avg_sq": v}
+
+
 def momentum_listing(f, g, th, s, h, t, nesterov=False):
     g = g + f(h["weight_decay"]) * th
     b = f(h["momentum"]) * s["momentum_buffer"] + g
@@ -104,6 +116,7 @@ def adafactor_vector_listing(f, g, th, s, h, t):
 # The graphs again, as plain float32 expressions.
 LISTINGS = {
     "adamw": adam_listing,
+    "adamw_ratio": adamw_ratio_listing,
     "adamw_eps_inside_root": partial(adam_listing, denominator="inside"),
     "adamw_decay_before": partial(adam_listing, decay="before"),
     "adamw_decay_after": partial(adam_listing, decay="after"),

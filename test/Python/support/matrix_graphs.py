@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from model.arithmetic import Arithmetic
-from model.codes import ExpandedCode, FloatCode, PairCode, RootCode, SoftsignCode
+from model.codes import (ExpandedCode, FloatCode, LinearCode, MinifloatCode, PairCode, RootCode,
+                         SoftsignCode)
 from model.matrices import shape_of, shaped, storage_of
 from model.metrics import tree_sum
 from model.optimizers import Strategy
@@ -206,7 +207,8 @@ def _choose_strategy(rng):
         return Strategy(*[rng.choice((Plain(component), Plain("f32"))) for _ in range(4)],
                         component)
     codes = (FloatCode("f8E4M3FN"), SoftsignCode(), RootCode(), PairCode("f8E5M2"),
-             ExpandedCode(FloatCode("f8E4M3FN"), 28672.0))
+             ExpandedCode(FloatCode("f8E4M3FN"), 28672.0), LinearCode(4),
+             MinifloatCode(2, 1, specials="none"))
 
     def choose():
         scaled = Scaled(rng.choice(codes), rng.choice((16, 32, 128, WHOLE)),
@@ -227,7 +229,7 @@ def _read(example, role, storage, kind, component, seed):
         values = np.where(rng.random(own) < 0.02, special, values)
     with np.errstate(all="ignore"):
         planes = storage.encode(role, values.reshape(-1), Draw())
-        value = storage.decode(planes, role)
+        value = storage.decode(planes, role)[:int(np.prod(own))]
     example.planes |= shaped(storage, role, planes, own)
     value = Arithmetic(component).round(value) if component else value
     return Value(f"%{role}", _ROLES[role][1], value.reshape(own))

@@ -102,6 +102,12 @@ struct BoundTensor {
   /// entry.
   uint64_t getNumEntries(const Plane &plane) const;
   uint64_t getEntry(const Plane &plane, uint64_t element) const;
+  /// Returns the position of an element's code in its entry, in bits.
+  unsigned getShift(const Plane &plane, uint64_t element) const;
+
+  /// Read and write the bits of one element in one plane.
+  uint64_t readPlane(unsigned index, uint64_t element) const;
+  void writePlane(unsigned index, uint64_t element, uint64_t code) const;
 
   /// Returns the bits of one element, with zeros for planes that are only
   /// written.

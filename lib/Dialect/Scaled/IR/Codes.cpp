@@ -40,7 +40,7 @@ ParseResult tandem::scaled::parseCode(AsmParser &parser,
   if (attr)
     error << ", got " << attr;
   return error << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
-                  "#scaled.softsign, #scaled.root, #scaled.mulaw, "
+                  "#scaled.softsign, #scaled.linear, #scaled.root, #scaled.mulaw, "
                   "#scaled.dynamic and #scaled.expanded, as in "
                   "#scaled.float<f8E4M3FN>";
 }
@@ -81,6 +81,34 @@ static ParseResult parseRange(AsmParser &parser, FloatAttr &range) {
 }
 static void printRange(AsmPrinter &printer, FloatAttr range) {
   printer.printFloat(range.getValue());
+}
+
+/// Parses `, dither`, `, bits = 4`, both in this order, or nothing.
+static ParseResult parseRoundingAndBits(AsmParser &parser,
+                                        RoundingMode &rounding,
+                                        unsigned &bits) {
+  rounding = RoundingMode::nearest;
+  bits = 8;
+  if (failed(parser.parseOptionalComma()))
+    return success();
+  if (failed(parser.parseOptionalKeyword("bits"))) {
+    FailureOr<RoundingMode> parsed = FieldParser<RoundingMode>::parse(parser);
+    if (failed(parsed))
+      return failure();
+    rounding = *parsed;
+    if (failed(parser.parseOptionalComma()))
+      return success();
+    if (parser.parseKeyword("bits"))
+      return failure();
+  }
+  return failure(parser.parseEqual() || parser.parseInteger(bits));
+}
+static void printRoundingAndBits(AsmPrinter &printer, RoundingMode rounding,
+                                 unsigned bits) {
+  if (rounding != RoundingMode::nearest)
+    printer << ", " << tandem::stringifyRoundingMode(rounding);
+  if (bits != 8)
+    printer << ", bits = " << bits;
 }
 
 #define GET_ATTRDEF_CLASSES
@@ -321,6 +349,58 @@ Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, softsignNaN));
   return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);
+}
+
+//===----------------------------------------------------------------------===//
+// LinearCodeAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+LinearCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                       unsigned bits, RoundingMode rounding) {
+  // (C2)
+  if (bits != 4 && bits != 8)
+    return emitError() << "a linear code has 4 or 8 bits, got " << bits;
+  // (C1)
+  return verifyRounding(emitError, "a linear code", rounding);
+}
+
+CodeAttrInterface LinearCodeAttr::getNearest() const {
+  return get(getContext(), getBits(), RoundingMode::nearest);
+}
+
+SmallVector<CodePlane> LinearCodeAttr::getPlanes() const {
+  return {CodePlane{"", IntegerType::get(getContext(), 8),
+                    codesPerByte(getBits())}};
+}
+double LinearCodeAttr::getLargest() const {
+  return double((1 << (getBits() - 1)) - 1);
+}
+Value LinearCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
+Value LinearCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
+
+/// The code of NaN is the sign bit alone.
+SmallVector<Value> LinearCodeAttr::encode(SequenceBuilder &b, Value y,
+                                          const CodeInputs &inputs) const {
+  y = raiseToSmallest(b, y, inputs.isPositive, 1.0f);
+  Value level = b.bitcast(clampMagnitude(b, y, getLargest()),
+                          b.builder.getF32Type());
+  Value code = roundSignedLevel(b, y, level, inputs.random, getRounding());
+  uint64_t nan = 1 << (getBits() - 1);
+  Value byte = chooseFinite(b, inputs.isFinite, code, nan);
+  // GPUs clear the upper halves of several bytes at once.
+  return {b.andi(byte, b.like(byte, 2 * nan - 1))};
+}
+
+Value LinearCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
+                             Value) const {
+  Value word = b.resize(codes[0], b.builder.getI32Type());
+  uint64_t sign = 1 << (getBits() - 1);
+  Value moved = b.xori(word, b.like(word, sign));
+  Value number = fromByte(b, moved, double(sign));
+  Value isNaN = b.compare(arith::CmpIPredicate::eq, word, b.like(word, sign));
+  return b.select(isNaN, b.fromBits(number.getType(), tandem::f32QuietNaN),
+                  number);
 }
 
 //===----------------------------------------------------------------------===//

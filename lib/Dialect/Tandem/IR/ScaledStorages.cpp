@@ -81,6 +81,10 @@ verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << code << " has " << code.getPlanes().size()
                        << " planes, and a transposed copy is of one; leave out "
                           "transposed = true";
+  if (code.getPlanes().front().packed > 1)
+    return emitError() << code
+                       << " has several codes in a byte, and a transposed copy "
+                          "has whole bytes; leave out transposed = true";
   return success();
 }
 
@@ -134,9 +138,11 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 /// Returns the planes of a code, whose bits kernels load.
 static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
-  for (const scaled::CodePlane &plane : code.getPlanes())
+  for (const scaled::CodePlane &plane : code.getPlanes()) {
     planes.push_back({plane.suffix, plane.elementType, /*isRead=*/true,
-                      /*group=*/{}, /*isRaw=*/true});
+                      /*group=*/{plane.packed, 1}, /*isRaw=*/true});
+    planes.back().packed = plane.packed;
+  }
   return planes;
 }
 

@@ -173,7 +173,8 @@ void RoleAttr::print(AsmPrinter &printer) const {
 }
 
 Granularity RoleAttr::getGranularity(const Plane &plane) const {
-  Granularity group = plane.group.getGranularity();
+  Granularity group = plane.isOfElements() ? Granularity::element
+                                           : plane.group.getGranularity();
   bool isPart = group == Granularity::element || group == Granularity::group;
   return isPart && getPer() != Granularity::element ? getPer() : group;
 }

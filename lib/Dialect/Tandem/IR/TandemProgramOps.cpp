@@ -59,14 +59,15 @@ int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
   bool runsAlongRows =
       per == Granularity::element || per == Granularity::tensor;
   // A row of elements has one entry, or shares one with other rows.
+  int64_t sharing = plane.group.columns / plane.packed;
   if (runsAlongRows)
-    return entries == Granularity::row ? Group::all : plane.group.columns;
+    return entries == Granularity::row ? Group::all : sharing;
   if (entries != per)
     return 0;
   // Rows and blocks that are groups of elements have one entry each; in a
   // tensor per row or column, a group of rows or columns shares one.
   bool isOfElements = role.getPer() == Granularity::element;
-  return isOfElements ? 1 : plane.group.columns;
+  return isOfElements ? 1 : sharing;
 }
 
 /// Verifies (C7) of a kernel: its blocks have one size.

@@ -31,7 +31,7 @@ using namespace tandem;
 /// group.
 static unsigned countElementPlanes(StorageAttrInterface storage) {
   return llvm::count_if(storage.getPlanes(), [](const Plane &plane) {
-    return plane.group == Group();
+    return plane.isOfElements();
   });
 }
 

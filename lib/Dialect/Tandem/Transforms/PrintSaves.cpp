@@ -60,8 +60,8 @@ static Bits countBits(BlockArgument argument, int64_t hidden) {
   auto storage = cast<StoredType>(argument.getType()).getStorage();
   for (const Plane &plane : storage.getPlanes()) {
     unsigned width = plane.elementType.getIntOrFloatBitWidth();
-    if (plane.group == Group())
-      bits.payload += elements * width;
+    if (plane.isOfElements())
+      bits.payload += std::ceil(elements / plane.packed) * width;
     else if (!plane.group.isTensor())
       bits.scales += std::ceil(elements / double(plane.group.columns)) * width /
                      double(plane.group.rows);

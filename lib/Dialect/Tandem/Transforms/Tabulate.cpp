@@ -78,7 +78,7 @@ LogicalResult Sources::join(const Sources &other) {
 
 void Tabulator::visit(Operation *op) {
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-    bool isShared = !(load.getPlaneInfo().group == Group());
+    bool isShared = !load.getPlaneInfo().isOfElements();
     if (load.getType().isInteger(8) && (options.rows || !isShared))
       sources[op] = isShared ? Sources{load, {}} : Sources{{}, load};
     return;

@@ -72,6 +72,9 @@ class AdamW(_Choosing):
             "inside".
         max_norm: the maximum norm of all gradients together, to which they are scaled down in
             the same step, as by torch.nn.utils.clip_grad_norm_; only for decay "inside".
+        stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
+            the second in place of m, as strategies with moments of four bits need
+            ("dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
         memory: with ``strategy="auto"``, the memory on this rank for weights, gradients and
             states: a number of bytes, or a text such as "24GiB". Each param group is split by
             the roles of parameters, as in :func:`recommend`; embeddings are recognized only by
@@ -80,8 +83,10 @@ class AdamW(_Choosing):
 
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
-                 eps_inside_root: bool = False, max_norm=None, memory=None, **options):
-        graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.torch.Optimizer")
+                 eps_inside_root: bool = False, max_norm=None, stores_ratio: bool = False,
+                 memory=None, **options):
+        graph = _graphs.adamw(decay, eps_inside_root, max_norm, stores_ratio,
+                              "tandem.torch.Optimizer")
         params = self._chosen("AdamW", params, memory, betas, options,
                               **_given(max_norm=max_norm))
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,

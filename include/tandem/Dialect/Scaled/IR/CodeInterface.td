@@ -35,6 +35,9 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       cannot, a group's scale is NaN if a value of the group is not finite, and so are all values
       read from the group.}],
       "bool", "hasNaN", (ins), [{}], [{ return true; }]>,
+    InterfaceMethod<[{Returns whether a code stands for zero. If not, a group of zeros has the
+      smallest scale, and zero is read as the smallest number under it.}],
+      "bool", "hasZero", (ins), [{}], [{ return true; }]>,
     InterfaceMethod<"Returns the value that is scaled in place of x (f32): x itself, or its root.",
       "::mlir::Value", "prepare", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,

@@ -32,7 +32,13 @@ struct CodePlane {
   std::string suffix;
   /// A float format, or i8 for codes that are not floats.
   Type elementType;
+  /// The number of consecutive elements whose codes share an i8, the first in
+  /// its lowest bits.
+  unsigned packed = 1;
 };
+
+/// Returns how many codes of some bits each fit into a byte.
+constexpr unsigned codesPerByte(unsigned bits) { return bits <= 4 ? 2 : 1; }
 
 /// The range of the exponents of stored magnitudes other than zero.
 struct ExponentRange {

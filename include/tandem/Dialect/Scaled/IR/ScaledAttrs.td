@@ -79,7 +79,9 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
   let summary = "a float of any few bits";
   let description = [{
     A sign, `exponent` and `mantissa` bits in the low bits of the smallest of i8, i16
-    and i32 that holds them; the bits above are 0, and ignored when read.
+    and i32 that holds them; the bits above are 0, and ignored when read. A code of at
+    most 4 bits takes half of a byte, of which the first of two neighbours in a row has
+    the low half.
     With E and M the fields, a number is M * 2^(1 - bias - mantissa) where E = 0,
     else (2^mantissa + M) * 2^(E - bias - mantissa). `bias` is
     2^(exponent - 1) - 1 unless given. `specials` are the codes that are not
@@ -124,7 +126,6 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding
     Quantization*, as bitsandbytes lays it out: 0, 1, and in each decade
     [10^(i-7), 10^(i-6)], i = 0 to 6, the centres of 2^i (`signed`) or 2^(i+1)
     (`unsigned`) equal parts; `signed` also has the negative of each except 1. The byte
-    `unsigned`) equal parts; `signed` also has the negative of each except 1. The byte
     is the number's index in ascending order, so that zero is 127 (`signed`) or 0. A
     value is stored as the nearest number, or with `stochastic` or `dither` as one of
     the two around it, in f32 arithmetic (see docs/Numerics.md). One number shares its
@@ -198,6 +199,27 @@ def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRound
   let genVerifyDecl = 1;
 }
 
+def Scaled_LinearCodeAttr : Scaled_Code<"LinearCode", "linear", ["getRounding", "getNearest"]> {
+  let summary = "a signed integer of a few bits";
+  let description = [{
+    A value is stored as the nearest integer, ties to even, from -L to L, where L = 2^(bits - 1) -
+    1 is the largest number; -L - 1 stands for NaN. With `stochastic` or `dither`, bits decide
+    which of the two integers around it the value becomes. A byte of the plane holds two integers
+    of four bits, that of the first of two neighbours in a row in its low half.
+
+    ```mlir
+    #scaled.linear<bits = 4>
+    #scaled.linear<bits = 4, dither>
+    #scaled.linear<bits = 8>
+    ```
+
+    Constraints: (C1) the rounding is not toward_zero; (C2) there are 4 or 8 bits.
+  }];
+  let parameters = (ins "unsigned":$bits, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` `bits` `=` $bits (`,` $rounding^)? `>`";
+  let genVerifyDecl = 1;
+}
+
 def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding", "getNearest"]> {
   let summary = "an unsigned 8-bit integer for the root of a value";
   let description = [{
@@ -219,9 +241,9 @@ def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding", "getNe
   let genVerifyDecl = 1;
 }
 
-def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "getNearest", "measure", "hasNaN", "getScaleFactor",
-                   "quantize", "dequantize"]> {
-  let summary = "a byte for the logarithm of 2 + |y|";
+def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "getNearest", "measure", "hasNaN", "hasZero",
+                   "getScaleFactor", "quantize", "dequantize"]> {
+  let summary = "a byte, or half of one, for the logarithm of 2 + |y|";
   let description = [{
     The mu-law of telephony (ITU-T G.711), with the bits of a float as its piecewise
     linear logarithm: code q stands for f32(0x40000000 + q * D) - 2, where D = 197379
@@ -229,12 +251,21 @@ def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "ge
     `unsigned`, with q up to 255. So 2 + |y| has 42.5 codes per octave in 3 octaves
     under `signed` and 22.5 in 11 under `unsigned`; the largest number is 13.9 or 5459.
 
+    With `bits = 4`, a byte of the plane holds the codes of two neighbours in a row, the first in
+    its low half. Under `signed`, D is 2^22 and q is at most 7: 2 + |y| has two codes per octave,
+    2, 3, 4, 6, 8, 12, 16 and 24. Between two of them the float's bits are linear, so that rounding
+    by bits keeps the mean of a value. Under `unsigned`, code q from 0 to 15 stands for
+    2^(q + 2) - 2. There is no zero, since a second moment of zero would make an update infinite,
+    and the largest number, 131070, is 65535 times the smallest.
+
     A value x under a scale s is stored as (d * K + 255 + 256 * r) / 2^24, rounded down, where d is
     the difference between the bits of RN32(2 + |x| * RN32(1/s)) and those of 2, K is (2^24 - 1) / D
     and r is the 16 bits of `stochastic` or `dither`, the same for both signs, or 2^15 for
-    `nearest`. A scale is the group's largest magnitude times RN32((1 + 2^-22) / L), where L is the
-    largest number, so that nothing needs to be clamped. Neither direction takes more than an fma
-    and a few integer operations.
+    `nearest`. With four bits it is (d + 2^6 * r) / 2^22 under `signed`. Under `unsigned`, with d at
+    least 2^23 and f the mantissa of 2 + |x| * RN32(1/s), from 0 to 1, it is
+    (d + 2^7 * (r + t)) / 2^23 - 1, rounded down, where t is the integer nearest to 2^14 f (1 - f),
+    ties to even. This term makes rounding by bits keep the mean of the inverse root, by which a second moment is
+    used, rather than that of the value (docs/Codes.md).
 
     No code stands for NaN. A group with a value that is not finite, with a negative one
     under `unsigned`, or with a magnitude that needs more than the largest scale has NaN as its
@@ -243,12 +274,14 @@ def Scaled_MuLawCodeAttr : Scaled_Code<"MuLawCode", "mulaw", ["getRounding", "ge
     ```mlir
     #scaled.mulaw<signed, dither>
     #scaled.mulaw<unsigned>
+    #scaled.mulaw<signed, dither, bits = 4>
     ```
 
-    Constraint: (C1) the rounding is not toward_zero.
+    Constraints: (C1) the rounding is not toward_zero; (C2) there are 4 or 8 bits.
   }];
-  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness, Tandem_RoundingMode:$rounding);
-  let assemblyFormat = "`<` $signedness (`,` $rounding^)? `>`";
+  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness, Tandem_RoundingMode:$rounding,
+                        DefaultValuedParameter<"unsigned", "8">:$bits);
+  let assemblyFormat = "`<` $signedness `` custom<RoundingAndBits>($rounding, $bits) `>`";
   let genVerifyDecl = 1;
 }
 

@@ -93,6 +93,14 @@ struct Plane {
   /// Whether the plane is stored column by column rather than row by row. Such
   /// a plane is a copy that is only written.
   bool isTransposed = false;
+  /// The number of consecutive elements of a row whose codes fill an entry, the
+  /// first in its lowest bits. `group` then has as many columns, and rows begin
+  /// at whole entries. What a kernel loads and stores is one code, in the low
+  /// bits of the element type.
+  unsigned packed = 1;
+
+  /// Returns whether each element has a value of its own.
+  bool isOfElements() const { return group == Group{packed, 1}; }
 };
 
 /// A number of planes of one float format whose sum is a stored value.

@@ -325,7 +325,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     or the tensor; (C2) the scale is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`;
     (C4) a history is of 1 to 1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given
     and (C7) of a code without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) a
-    transposed copy is of codes with one plane and a scale for the tensor; (C10) a code without NaN
+    transposed copy is of codes with one plane of whole bytes and a scale for the tensor; (C10) a code without NaN
     has groups of consecutive elements and a scale by `current` or `pow2` that is not f16.
   }];
   let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "Group":$group,

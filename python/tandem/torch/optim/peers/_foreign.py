@@ -95,6 +95,8 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     if not isinstance(state, Mapping):
         raise TypeError(f"the state of {label} is a {type(state).__name__}; pass the states as "
                         "state_dict() has returned them, with a dict for each parameter")
+    if graph == "adamw_ratio":
+        return _with_ratio(read_foreign(state, weight, "adamw", label, group))
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
@@ -102,6 +104,13 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     values = {role: _value(state, role, weight, label) for role in _ROLES[graph]}
     whole = _whole_weight(state, weight, group or {}, label)
     return ForeignState(_origin_of(state), _step_of(state, graph, label), values, whole)
+
+
+def _with_ratio(found: ForeignState) -> ForeignState:
+    """Returns a state of AdamW with the ratio of the first moment to the root of the second."""
+    first, second = (found.values[role] for role in _ADAM)
+    ratio = torch.where(second == 0, 0.0, first / second.sqrt())
+    return found._replace(values={"ratio": ratio, "exp_avg_sq": second})
 
 
 def _graph_for(graph: str, weight: torch.Tensor) -> str:

@@ -37,11 +37,17 @@ def numbered_groups(shards: Sequence[Shard | None], shardings: Sequence[Sharding
     return [*groups], numbered
 
 
-def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],
+def _planes_of(tensor: torch.Tensor | Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return [tensor] if isinstance(tensor, torch.Tensor) else tensor
+
+
+def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], like: torch.Tensor,
                size_of: Callable[[torch.Tensor], int | tuple[int, int]],
                place: tuple[int, Sharding | None] = (0, None)) -> Tensor:
-    planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
-    return Tensor(size_of(planes[0]), [plane.data_ptr() for plane in planes], *place)
+    planes = _planes_of(tensor)
+    # Bytes that hold several codes are fewer than the elements.
+    measure = like if like.numel() > planes[0].numel() else planes[0]
+    return Tensor(size_of(measure), [plane.data_ptr() for plane in planes], *place)
 
 
 def convert_tensors(sources: Sequence, source: str, targets: Sequence, target: str,
@@ -49,11 +55,12 @@ def convert_tensors(sources: Sequence, source: str, targets: Sequence, target: s
                     fresh: bool = True, matrix: bool = False, floor: bool = False,
                     has_rows: bool = True, group: int = 1, executor: Executor = CPU,
                     places: Sequence[tuple[int, Sharding | None]] = (),
-                    exchange: Exchange | None = None) -> None:
+                    exchange: Exchange | None = None,
+                    likes: Sequence[torch.Tensor] = ()) -> None:
     """Converts tensors, given by their planes, to another storage.
 
-    `planes` describes the targets' planes. The first plane of each tensor has an entry for each
-    element. `matrix` is whether the tensors belong to a graph of matrices, `floor` whether
+    `planes` describes the targets' planes. The first plane of each source or of its target has
+    an entry for each element, unless `likes` has a tensor of each one's shape. `matrix` is whether the tensors belong to a graph of matrices, `floor` whether
     targets are second moments, and `has_rows` whether groups start anew in each row; `group` is
     the length up to which rows are joined. All tensors are on one device. For shards, `places`
     has the first elements and the shardings, and `exchange` connects the ranks.
@@ -64,7 +71,9 @@ def convert_tensors(sources: Sequence, source: str, targets: Sequence, target: s
         return rows_in_memory(tensor, group) if has_rows else tensor.numel()
 
     conversion(source, target, adds, fresh, matrix, floor, executor.target).run(
-        [_in_memory(t, size_of) for t in sources],
-        [_in_memory(t, size_of, place)
-         for t, place in zip(targets, places or repeat((0, None)))], planes,
+        [_in_memory(t, like, size_of)
+         for t, like in zip(sources, likes or [_planes_of(t)[0] for t in targets])],
+        [_in_memory(t, like, size_of, place) for t, like, place in zip(
+            targets, likes or [_planes_of(t)[0] for t in sources],
+            places or repeat((0, None)))], planes,
         threads or torch.get_num_threads(), executor, exchange)

@@ -69,13 +69,15 @@ def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
                 like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
     """Returns the planes of one tensor in another spec."""
     ours, theirs = (Stored.of(spec.kernel, role) for spec in (source, target))
-    if ours.meets(theirs) and (source.group == target.group or not (
+    # Bytes of several codes are in C order, which their number does not show.
+    in_order = not target.packs or like.is_contiguous()
+    if in_order and ours.meets(theirs) and (source.group == target.group or not (
             ours.is_grouped and theirs.is_grouped)):
         spec = source if ours.is_grouped else target
         tensors = [target.empty(plane, like) for plane in theirs.planes]
         convert(spec, [planes], ours.storage, [tensors], theirs.storage, theirs.planes,
                         matrix=ours.matrix if ours.is_grouped else theirs.matrix,
-                        floor=theirs.floor)
+                        floor=theirs.floor, likes=[like])
         return tensors
     # The two storages group different elements, so convert through f32.
     wide = empty_plane(like, torch.float32, target.device)

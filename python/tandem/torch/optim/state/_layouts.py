@@ -30,7 +30,8 @@ def _lay_out(spec: StateSpec, role: str, state: dict, like: torch.Tensor) -> Non
     """
     planes = [p for p in spec.state_planes.values() if p.role == role]
     tensors = [state[p.name] for p in planes]
-    regroups = any(p.is_grouped for p in planes) and not spec.kernel.is_matrix
+    regroups = (any(p.is_grouped for p in planes) and not spec.kernel.is_matrix
+                and not spec.packs)
     if regroups and not is_plane(tensors[0], empty_plane(
             like, tensors[0].dtype, "meta")):
         tensors = _encoded_anew(spec, role, planes, tensors, like)

@@ -46,6 +46,8 @@ class StateSpec(ParamPlanes):
 
     def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
         """Returns the kernel's rows and columns for a tensor."""
+        if self.packs:
+            return self.size_of_shape(tensor.shape)
         return (rows_and_columns(tensor) if self.kernel.is_matrix
                 else rows_in_memory(tensor, self.group))
 
@@ -101,8 +103,9 @@ class StateSpec(ParamPlanes):
         return found
 
     def ordered(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a tensor in the layout of planes, in which a matrix is row-major."""
-        if not self.kernel.is_matrix:
+        """Returns a tensor in the layout of planes: in C order if the kernel takes matrices or
+        several elements share a byte."""
+        if not self.kernel.is_matrix and not self.packs:
             return tensor
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
