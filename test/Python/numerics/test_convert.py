@@ -111,7 +111,7 @@ def floored(role):
 
 
 def convert(source, target, planes, role, size=None):
-    """Returns the planes of a role of so many elements under another storage."""
+    """Returns the planes of a role, cut to its size, under another storage."""
     source, target = nearest(source), nearest(target)
     if source == target:
         return {name: planes[name] for name in source.planes(role)}

@@ -379,7 +379,7 @@ double LinearCodeAttr::getLargest() const {
 Value LinearCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value LinearCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
-/// The code of NaN is the sign bit alone.
+/// The code of NaN is only the sign bit.
 SmallVector<Value> LinearCodeAttr::encode(SequenceBuilder &b, Value y,
                                           const CodeInputs &inputs) const {
   y = raiseToSmallest(b, y, inputs.isPositive, 1.0f);
