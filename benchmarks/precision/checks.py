@@ -29,10 +29,8 @@ from measures import EPSILONS  # noqa: E402
 from rates import logits, sensitivity, spikes_by_rate  # noqa: E402
 from reasons import REASONS  # noqa: E402
 from runs import FOLDER, result_name  # noqa: E402
-from studies import STUDIES  # noqa: E402
+from studies import STUDIES, TO_FP8  # noqa: E402
 
-#: The short names of papers.
-TO_FP8 = "To FP8"
 #: A run trains if its loss exceeds that of the reference run by fewer nats than this.
 TRAINS_NATS = 0.2
 #: A strategy heals if its loss exceeds f32's by at most this fraction of bf16's excess, or by this

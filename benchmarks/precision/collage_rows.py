@@ -19,10 +19,8 @@ import torch
 from margins import difference
 from paper_rows import (QUALITY, RATES, Found, Paper, Results, Row, above_at_all_rates, by_margins,
                         ends_where, exact, mean_excess, named, quality, validation)
+from studies import OPTIONS
 
-#: The names of the paper's options here.
-OPTIONS = {"A": "bf16", "B": "collage-light", "C": "collage-plus", "D": "master-weights",
-           "D-MW": "fp32-optim"}
 #: Table 1: beta2 and the two components, as printed.
 TABLE_1 = {0.999: ("1", "-0.001"), 0.99: ("0.9893", "0.0017"), 0.95: ("0.9492", "0.0008")}
 #: Table 2: bytes per parameter.
