@@ -218,18 +218,18 @@ STUDIES = {
         Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
         {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}),
     "coat": Study(
-        "figure 5", "The whole of COAT", trained.coat, COAT, Scale(20_000, 3),
-        Scale(30, 1, shape=SMALL), later=("COAT, as published", "COAT, not expanded"),
+        "figure 5", "The whole of COAT", trained.coat, COAT, Scale(8000, 3),
+        Scale(30, 1, shape=SMALL), later=("COAT, not expanded",),
         paper="COAT"),
     "collage": Study(
         "table 6, figures 2 and 3", "Collage's options by beta2 and batch", trained.collage,
-        COLLAGE, Scale(2000, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
+        COLLAGE, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
     "fp8-lm": Study(
         "table 6, figures 4 and 8", "FP8-LM's levels, and its table 6 as published",
-        trained.fp8_lm, LEVELS, Scale(4000, 3), Scale(20, 1, shape=SMALL), {"clip": None},
+        trained.fp8_lm, LEVELS, Scale(2500, 3), Scale(20, 1, shape=SMALL), {"clip": None},
         later=("O3, two ranks",), paper="FP8-LM"),
     "published": Study(
         "none; the library's departures from papers", "Strategies as published",
-        trained.published, PUBLISHED, Scale(5000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
+        trained.published, PUBLISHED, Scale(4000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
         {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}, paper=""),
 }
