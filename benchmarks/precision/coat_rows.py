@@ -16,7 +16,6 @@ import tandem.torch
 from margins import Cells, NotRun, difference, loss
 from paper_rows import (ROOT, Found, Paper, Results, Row, by_margins, exact, of_study, one_run,
                         studied)
-from trained import MEASURED, SEQUENCES
 
 #: Tables 1 and 8: the mean squared error of m / sqrt(v), by storages of the first and second
 #: moment.
@@ -176,41 +175,32 @@ def above_bf16(cells: Cells, variant: str):
     return difference(cells, variant, "bf16", loss, bound=ENDS_NATS, below=True)
 
 
-def peaks(cells: Cells) -> dict[str, dict[str, dict[str, int]]]:
-    """Returns the bytes of a step, predicted and measured, by variant and part."""
-    found = {}
-    for name in ("bf16", "COAT"):
-        measured = [cell["memory"] for cell in cells.of(name).values() if "memory" in cell]
-        if not measured:
-            raise NotRun(name)
-        found[name] = measured[0]
-    return found
-
-
 def less_memory(results: Results) -> Found:
     """Returns whether the bytes of a step are as many times fewer under COAT as in the paper."""
-    found = peaks(studied(results, "coat"))
-    ratios = {kind: found["bf16"][kind]["total"] / found["COAT"][kind]["total"]
-              for kind in ("measured", "predicted")}
+    cells = studied(results, "memory")
+    [bf16], [coat] = (cells.of(name).values() for name in ("bf16", "COAT"))
+    ratios = {kind: bf16[kind]["total"] / coat[kind]["total"] for kind in ("measured", "predicted")}
     return exact(ratios["measured"] >= LEAST_RATIO, f"{ratios['measured']:.2f} times; "
                  f"{ratios['predicted']:.2f} predicted, without what kernels take for a time")
 
 
 @functools.cache
 def predicted_gb() -> dict[str, float]:
-    """Returns the GB that tandem.torch.memory predicts for a GPU of table 7's training."""
-    return {name: tandem.torch.memory(LLAMA_2_13B, strategy, recipe, ranks=4, batch=1,
-                                      length=2048).total / 1e9
-            for name, strategy, recipe in (("bf16", "master-weights", None),
-                                           ("COAT", "coat", "coat-fp8"))}
+    """Returns the GB that tandem.torch.memory predicts for a GPU of table 7's training, and for one
+    under COAT whose products are in bf16."""
+    return {name: tandem.torch.memory(LLAMA_2_13B, strategy, recipe, ranks=4, batch=1, length=2048,
+                                      products=products).total / 1e9
+            for name, strategy, recipe, products in (
+                ("bf16", "master-weights", None, "bf16"), ("COAT", "coat", "coat-fp8", "fp8"),
+                ("bf16 products", "coat", "coat", "bf16"))}
 
 
 def llama(results: Results) -> Found:
     """Compares the predicted bytes of Llama-2-13B with the ratio of table 7."""
     found = predicted_gb()
-    ratio = found["bf16"] / found["COAT"]
+    ratio, without = (found["bf16"] / found[name] for name in ("COAT", "bf16 products"))
     return exact(ratio >= LLAMA_RATIO, f"{found['bf16']:.1f} and {found['COAT']:.1f} GB, "
-                 f"{ratio:.2f} times")
+                 f"{ratio:.2f} times; {without:.2f} times with products in bf16")
 
 
 #===------------------------------------------------------------------------===#
@@ -233,9 +223,10 @@ def layer_size(results: Results) -> str:
 
 def measured_size(results: Results) -> str:
     """Describes the model whose bytes are measured."""
-    peaks(studied(results, "coat"))
-    return (f"{MEASURED.width} wide, {MEASURED.layers} layers, {SEQUENCES} sequences of "
-            f"{MEASURED.context} characters")
+    setting = results["precision/memory"]["setting"]
+    shape = setting["shape"]
+    return (f"{shape['width']} wide, {shape['layers']} layers, {setting['batch']} sequences of "
+            f"{shape['context']} characters")
 
 
 MOMENTS = {"command": "`scripts/quality.sh`", "size": moments_size}
@@ -300,11 +291,11 @@ ROWS = (
         **of_study("coat"),
         remark="This is all of COAT at once, as published: optimizer, stored activations, FP8 "
         "products, and codes between layers."),
-    Row(("table 7",), "A step of a training takes 1.52 times fewer bytes at its peak, or more.",
-        "Llama-2-7B and Llama-2-13B: 1.52 to 1.55 times", less_memory,
-        command="`scripts/papers.sh coat`", size=measured_size, study="coat",
-        remark="The ratio depends on the number of tokens. These are bytes of PyTorch's allocator on "
-        "a CPU, for the library's form."),
+    Row(("table 7",), f"A step of a training takes {LEAST_RATIO:g} times fewer bytes at its peak, or "
+        "more.", "Llama-2-7B and Llama-2-13B: 1.52 to 1.55 times", less_memory,
+        command="`scripts/papers.sh memory`", size=measured_size, study="memory",
+        remark="These are bytes of PyTorch's allocator on a CPU. The ratio depends on the number of "
+        "tokens."),
     Row(("table 3", "figure 6"), "OLMo-1B and OLMo-7B are as good under COAT as under bf16.",
         "perplexity 25.391 and 25.290 (1B)", missing="large"),
     Row(("table 4",), "Llama-2-7B fine-tuned on mathematics is as good.", "55.5 and 55.7 on "
@@ -315,8 +306,9 @@ ROWS = (
     Row(("table 7",), f"By its shapes, Llama-2-13B on 4 GPUs takes {LLAMA_RATIO:g} times fewer "
         "bytes, or more.", "76.1 and 49.1 GB, 1.55 times", llama, command="`papers_page.py`",
         size="one sequence of 2,048 tokens",
-        remark="`tandem.torch.memory` predicts these bytes. It does not count what kernels take for "
-        "a time, and the recipe `coat-fp8` stores fewer activations than the paper."),
+        remark="`tandem.torch.memory` predicts these bytes. Our FP8 products save the codes of "
+        "weights for the backward pass, one byte for each parameter, and not only for those of "
+        "a rank."),
     Row(("table 7", "figure 1c"), "On GPUs, trainings take up to 1.55 times less memory, and are up "
         "to 1.44 times as fast.", "Llama-2-13B on 4 GPUs: 49.1 and 76.1 GB", missing="gpu"),
 )

@@ -8,7 +8,6 @@
 #===----------------------------------------------------------------------===#
 """Writes docs/Papers.md and its plots from the JSON of the studies."""
 
-import dataclasses
 import pathlib
 import sys
 
@@ -27,7 +26,6 @@ from papers_tables import TABLES, Shown  # noqa: E402
 from reasons import CAVEATS, REASONS  # noqa: E402
 from runs import FOLDER  # noqa: E402
 from studies import STUDIES, Study  # noqa: E402
-from trained import MEASURED, SEQUENCES  # noqa: E402
 
 INTRODUCTION = """# Papers
 
@@ -135,9 +133,11 @@ NOTES = {
     "coat": "Under *COAT* the strategy is `coat`, activations are stored as the recipe `coat-fp8` says, under which norms and "
     "activations write the codes that the next layer reads, and products are of 8-bit floats. *bf16* has f32 master weights and "
     "states, and the model computes in bf16. *As published* is the strategy `coat-published`, with nearest rounding and bf16 "
-    "scales; *not expanded* has E4M3 moments without expansion, which shows what a bad optimizer costs here. The bytes are of a "
-    "model {width} wide with {layers} layers, and {sequences} sequences of {context} characters. `tandem.torch.memory` predicts "
-    "them; activations are those of the model without its loss, and the peak is that of PyTorch's allocator during a step.",
+    "scales; *not expanded* has E4M3 moments without expansion, which shows what a bad optimizer costs here.",
+    "memory": "`tandem.torch.memory` predicts the bytes of parts, and their sum. Activations are those of the model without its "
+    "loss. The peak is that of PyTorch's allocator during a step, with what its kernels take for a time. States are in codes for "
+    "tensors of 4,096 elements and more, as the optimizers have it by default. FP8 products save codes of weights, which count as "
+    "activations.",
     "collage": "Options store weights and states; the model computes in f32. Batches are sequences of 32 characters. The plot has "
     "the steps at a beta2 of 0.999 and batches of 8, with dashed norms of updates. Gradients are not clipped.",
     "fp8-lm": "*#0* to *#4* are rows of table 6. All states are in a row's types, and in *#2* to *#4* all rounding is to nearest. "
@@ -245,8 +245,6 @@ def section(name: str, shown: Shown, others: Results) -> str:
 
 def note(name: str) -> str:
     """Returns the note on a study, with the numbers of its settings."""
-    if name == "coat":
-        return NOTES[name].format(**dataclasses.asdict(MEASURED), sequences=SEQUENCES)
     if name != "remedies":
         return NOTES[name]
     options = STUDIES[name].variants["E8M3, raised by sharpness"]

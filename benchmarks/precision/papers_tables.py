@@ -225,17 +225,11 @@ def long_rows(shown: Shown) -> str:
     return table(["", "bytes per parameter", "training loss", "validation loss", "seeds"], rows)
 
 
-def coat_rows(shown: Shown) -> str:
-    """Formats the losses, and the bytes of a step by part."""
-    rows = []
-    for variant in ("bf16", "COAT"):
-        found = [cell["memory"] for name, _, cells in shown.rows() if name == variant
-                 for cell in cells if "memory" in cell]
-        for kind in ("measured", "predicted") if found else ():
-            rows.append([f"{variant}, {kind}",
-                         *(f"{found[0][kind][part] / 1e6:.3f}" for part in PARTS)])
-    return loss_rows(shown) + "\n\nMB of a step, by part and at the peak:\n\n" + table(
-        ["", *PARTS[:-1], "all, at a time"], rows)
+def memory_rows(shown: Shown) -> str:
+    """Formats the bytes of a step by part, measured and predicted."""
+    rows = [[f"{variant}, {kind}", *(f"{cells[0][kind][part] / 1e6:.3f}" for part in PARTS)]
+            for variant, _, cells in shown.rows() for kind in ("measured", "predicted")]
+    return "MB by part, and at the peak:\n\n" + table(["", *PARTS[:-1], "all at a time"], rows)
 
 
 def collage_rows(shown: Shown) -> str:
@@ -269,5 +263,5 @@ TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "divergence":
           "recovery": recovery_rows, "remedies": remedy_rows, "few-bits": few_bits_rows,
           "rates": rate_rows, "size": watched_rows, "spikes": spike_rows, "seeds": spike_rows,
           "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows,
-          "coat": coat_rows, "collage": collage_rows, "fp8-lm": loss_rows,
+          "coat": loss_rows, "memory": memory_rows, "collage": collage_rows, "fp8-lm": loss_rows,
           "published": long_rows}

@@ -17,14 +17,11 @@ from collections.abc import Callable, Mapping
 
 import tandem.torch
 import torch
-from llama import Llama, Shape, make_model
-from training import ROOT, Run, batches, curve, figures, parameter_dtype
+from llama import Llama, make_model
+from training import ROOT, Run, curve, figures, parameter_dtype
 
 #: The folder of strategies that the library lacks, among them the published forms.
 PATH = (str(ROOT / "benchmarks/quality/strategies"),)
-#: The model and the sequences whose bytes are measured. Its matrices have states in codes by
-#: default, which the toy model's are too small for.
-MEASURED, SEQUENCES = Shape(width=128, layers=2, heads=4, context=64), 8
 #: The number of steps of a run at which norms are noted.
 NOTED = 120
 
@@ -165,50 +162,48 @@ def run_rank(rank: int, setting, options: dict, label: str, folder: str) -> None
 
 
 def coat(setting, corpus, options, label, store) -> dict:
-    """Trains a model in its own types. With the first seed it also measures memory."""
+    """Trains a model that computes in its own types."""
     run = Run(setting, corpus, prepare=in_own_type(setting, options))
     run.train(label)
-    found = figures(run) | {"bytes_per_parameter": run.optimizer.bytes_per_parameter}
-    return found | ({"memory": memory(corpus, options)} if setting.seed == 0 else {})
+    return figures(run) | {"bytes_per_parameter": run.optimizer.bytes_per_parameter}
 
 
-def memory(corpus, options: Mapping) -> dict[str, dict[str, int]]:
-    """Returns the bytes that a step of a larger model takes, by part: those that
-    tandem.torch.memory predicts, and those that are measured."""
-    def make() -> Llama:
-        return make_model(len(corpus.vocabulary), MEASURED, seed=0).to(
-            parameter_dtype(options["strategy"], PATH))
+def memory(setting, corpus, options, label, store) -> dict:
+    """Trains with the optimizer's defaults, and then measures the bytes that a step takes, by part,
+    beside those that tandem.torch.memory predicts."""
+    def prepare(model: Llama) -> tandem.torch.AdamW:
+        convert(model, options)
+        return tandem.torch.AdamW(model.parameters(), strategy=options["strategy"])
 
-    [batch] = batches(corpus.train, 1, SEQUENCES, MEASURED.context, 0)
-    model = make()
-    convert(model, options)
-    optimizer = tandem.torch.AdamW(model.parameters(), strategy=options["strategy"], path=PATH)
-    return {"predicted": predicted(make(), options, batch[0]),
-            "measured": measured(model, optimizer, batch)}
+    run = Run(setting, corpus, prepare=prepare)
+    run.train(label)
+    batch = next(setting.draw(corpus))
+    plain = make_model(len(corpus.vocabulary), setting.shape, setting.seed).to(
+        parameter_dtype(options["strategy"]))
+    return figures(run) | {"predicted": predicted(plain, options, batch[0]),
+                           "measured": measured(run, batch)}
 
 
 def predicted(model: Llama, options: Mapping, inputs: torch.Tensor) -> dict[str, int]:
-    """Returns the bytes by part that tandem.torch.memory predicts; those of a strategy in PATH
-    are of the library's form."""
-    found = tandem.torch.memory(model, options.get("counted_as", options["strategy"]),
-                                options.get("recipe"), inputs=inputs)
+    """Returns the bytes by part that tandem.torch.memory predicts for a model."""
+    found = tandem.torch.memory(model, options["strategy"], options.get("recipe"), inputs=inputs,
+                                products=options.get("products", "bf16"))
     return {part: getattr(found, part) for part in (
         "weights", "gradients", "states", "activations", "total")}
 
 
-def measured(model: Llama, optimizer: tandem.torch.AdamW, batch: tuple) -> dict[str, int]:
+def measured(run: Run, batch: tuple) -> dict[str, int]:
     """Returns the bytes by part, each at its largest, and the most that all take at a time."""
     def step() -> None:
-        optimizer.zero_grad()
-        model.loss(*batch).backward()
-        optimizer.step()
+        run.optimizer.zero_grad()
+        run.loss(*batch).backward()
+        run.optimizer.step()
 
-    step()
-    model.loss(*batch).backward()
-    live = optimizer.live_bytes()
-    optimizer.zero_grad()
+    run.loss(*batch).backward()
+    live = run.optimizer.live_bytes()
+    run.optimizer.zero_grad()
     return {part: live[part] for part in ("weights", "gradients", "states")} | {
-        "activations": saved_bytes(model, batch[0]),
+        "activations": saved_bytes(run.model, batch[0]),
         "total": live["weights"] + live["states"] + allocated(step)}
 
 
