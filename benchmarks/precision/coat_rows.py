@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 import tandem.torch
-from margins import Cells, NotRun, difference, loss
+from margins import Cells, NotRun, difference, loss, margin
 from paper_rows import (ROOT, Found, Paper, Results, Row, by_margins, exact, of_study, one_run,
                         studied)
 
@@ -49,6 +49,8 @@ LLAMA_2_13B = {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_laye
                "model_type": "llama"}
 #: Figure 2c, as section 4.2 describes it: the range of k by moment.
 FIGURE_2C = {"first": (1, 3), "second": (5, 15)}
+#: Figures 2a and 2b: the powers of ten that typical groups stay below, by moment.
+SPANS = {"first": 4, "second": 1}
 #: The test whose expected output has the sums of a layer's saved tensors.
 SAVES = ROOT / "test/Dialect/Tandem/print-saves.mlir"
 
@@ -105,6 +107,15 @@ def range_of_k(results: Results) -> Found:
     k = results["moments"]["k"]["k"]
     return one_run(all(low <= k[moment][1] <= high for moment, (low, high) in FIGURE_2C.items()),
                    shown(k))
+
+
+def narrow(moment: str, most: int) -> Callable[[Results], Found]:
+    """Returns the margin by which a moment's typical group spans less than a power of ten."""
+    def find(results: Results) -> Found:
+        cells = studied(results, "published").of("fp32")
+        return by_margins([margin("log10", [cell[f"span_{moment}"] for cell in cells.values()],
+                                  bound=most, below=True)])
+    return find
 
 
 def shown(k: dict[str, list[float]]) -> str:
@@ -261,9 +272,11 @@ ROWS = (
     Row(("figure 2c",), "k is 1 to 3 in the first moment and 5 to 15 in the second.",
         "1 to 3, and 5 to 15", range_of_k, **MOMENTS,
         remark="The medians decide. A smaller k means that a group spans more."),
-    Row(("figure 2a", "figure 2b", "figure 3", "figure 9"),
-        "Moments use little of E4M3's range, and all of it after expansion.",
-        "typical ranges of groups below 1e4 and 1e1"),
+    *(Row(("figure 2a", "figure 2b", "figure 3", "figure 9"),
+          f"A typical group of the {moment} moment spans less than 1e{most}, where E4M3 spans 2e5.",
+          "plots, which say below 1e4 and 1e1", narrow(moment, most), **of_study("published"),
+          remark="These are medians over groups of 128, at the end of a run in f32.")
+      for moment, most in SPANS.items()),
     Row(("table 2",), "A layer saves these units U under bf16, Transformer Engine and COAT.",
         "22.66, 18.33, 13.33", layer_sums,
         command="`tandem-opt -tandem-print-saves`", size="`examples/llama/layer.mlir`",

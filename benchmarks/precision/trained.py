@@ -11,7 +11,9 @@ get a cell's setting, corpus, variant options and label, and the store of checkp
 
 import dataclasses
 import json
+import math
 import pathlib
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 
@@ -22,6 +24,9 @@ from training import ROOT, Run, curve, figures, parameter_dtype
 
 #: The folder of strategies that the library lacks, among them the published forms.
 PATH = (str(ROOT / "benchmarks/quality/strategies"),)
+E4M3 = torch.finfo(torch.float8_e4m3fn)
+#: The elements that share a scale in COAT's moments.
+GROUP = 128
 #: The number of steps of a run at which norms are noted.
 NOTED = 120
 
@@ -49,11 +54,57 @@ def in_own_type(setting, options: Mapping) -> Callable[[Llama], object]:
     return prepare
 
 
+#===------------------------------------------------------------------------===#
+# Strategies as published
+#===------------------------------------------------------------------------===#
+
+
 def published(setting, corpus, options, label, store) -> dict:
-    """Trains a model that computes in f32, under a strategy from the library or from PATH."""
+    """Trains a model that computes in f32, under a strategy from the library or from PATH. If its
+    states are f32, it also measures the ranges of moments and gradients."""
     run = Run(setting, corpus, options["strategy"], path=PATH)
     run.train(label)
-    return figures(run) | {"bytes_per_parameter": run.optimizer.bytes_per_parameter}
+    found = figures(run) | {"bytes_per_parameter": run.optimizer.bytes_per_parameter}
+    return found | (ranges(run) if options["strategy"] == "fp32" else {})
+
+
+def ranges(run: Run) -> dict[str, float]:
+    """Returns log10 of the range of a typical group of both moments, and the share of gradients
+    that become zero in E4M3, with and without a scale for the tensor."""
+    states = [run.optimizer.state[p] for p in run.model.parameters()]
+    run.optimizer.zero_grad()
+    run.loss(*next(run.setting.draw(run.corpus))).backward()
+    gradients = [p.grad for p in run.model.parameters()]
+    return {"span_first": span([state["exp_avg"] for state in states]),
+            "span_second": span([state["exp_avg_sq"] for state in states]),
+            "zeros": zeros(gradients, lambda gradient: 1.0),
+            "zeros_scaled": zeros(gradients, largest_scale)}
+
+
+def span(tensors: list[torch.Tensor]) -> float:
+    """Returns the median over whole groups of log10 of the largest over the smallest magnitude
+    that is not zero."""
+    found = []
+    for tensor in tensors:
+        whole = tensor.numel() // GROUP * GROUP
+        for group in tensor.flatten()[:whole].abs().view(-1, GROUP):
+            if (nonzero := group[group > 0]).numel():
+                found.append(torch.log10(nonzero.max() / nonzero.min()).item())
+    return statistics.median(found)
+
+
+def largest_scale(gradient: torch.Tensor) -> float:
+    """Returns the largest power of two by which a gradient stays within E4M3's range."""
+    largest = gradient.abs().max().item()
+    return 2.0 ** math.floor(math.log2(E4M3.max / largest)) if largest else 1.0
+
+
+def zeros(gradients: list[torch.Tensor], scale: Callable[[torch.Tensor], float]) -> float:
+    """Returns the share of elements, among those that are not zero, that become zero in E4M3: half
+    of its smallest number and less."""
+    half = E4M3.smallest_normal * E4M3.eps / 2
+    lost = sum(int(((g != 0) & (g.abs() * scale(g) <= half)).sum()) for g in gradients)
+    return lost / sum(int((g != 0).sum()) for g in gradients)
 
 
 #===------------------------------------------------------------------------===#

@@ -97,7 +97,7 @@ def test_missing_results_are_not_run():
     names = ("quality_small", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
              "distributed/bytes", "distributed/noise", "distributed/parallel_bytes",
              "distributed/zero_balance", "precision/coat", "precision/collage",
-             "precision/fp8-lm", "precision/memory")
+             "precision/fp8-lm", "precision/memory", "precision/published")
     nothing = Results(dict.fromkeys(names))
     known = ("`papers_page.py`", "`tandem-opt -tandem-print-saves`")
     for _, each in ROWS:
@@ -225,6 +225,11 @@ def whole(without=3.0, published=2.0):
                   "COAT, not expanded": run(without)})
 
 
+def in_f32(**changes):
+    figures = {"span_first": 3.0, "span_second": 0.5, "zeros": 0.9, "zeros_scaled": 0.1}
+    return study({"fp32": run(2.0, **figures | changes)})
+
+
 #: For each row, a study for which it holds, and one with which its verdict is another.
 STUDIED = (
     ("Collage", "For RoBERTa", by_option(), by_option(C=2.2), "fails"),
@@ -235,6 +240,9 @@ STUDIED = (
     ("Collage", "C ends where D", by_option(), by_option(C=2.5), "fails"),
     ("Collage", "B and C end where", by_option(), by_option(B=2.2), "fails"),
     ("Collage", "A departs most", by_option(), by_option(more=0.0), "fails"),
+    ("FP8-LM", "A scale moves", in_f32(), in_f32(zeros=0.1), "fails"),
+    ("COAT", "A typical group of the first", in_f32(), in_f32(span_first=5.0), "fails"),
+    ("COAT", "A typical group of the second", in_f32(), in_f32(span_second=1.5), "fails"),
     ("FP8-LM", "An f16 master weight", levels(), levels(**{"FP8 (#2)": 2.2}), "fails"),
     ("FP8-LM", "An FP8 master weight", levels(), levels(**{"FP8 weight (#3)": 2.0}), "fails"),
     ("FP8-LM", "An FP8 second moment", levels(), levels(**{"FP8 moments (#4)": 2.5}), "fails"),
