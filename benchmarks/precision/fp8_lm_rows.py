@@ -8,10 +8,12 @@
 #===----------------------------------------------------------------------===#
 """The rows of FP8-LM (Peng et al. 2023) in docs/Papers.md."""
 
+import functools
 import math
 import statistics
 from collections.abc import Callable
 
+import tandem.torch
 import torch
 from margins import Cells, difference, loss, margin
 from paper_rows import (Found, Paper, Results, Row, by_margins, exact, of_study, one_run,
@@ -34,6 +36,13 @@ TABLE_9 = {"float32": (3.40e38, 1.18e-38, 1.40e-45), "float16": (65504, 6.10e-5,
 ROW_0, ROW_1, ROW_2, ROW_3, ROW_4 = (
     "f32 (#0)", "bf16 (#1)", "FP8 (#2)", "FP8 weight (#3)", "FP8 moments (#4)")
 LEVELS = ("O1", "O2", "O3, two ranks")
+#: Figure 1: the bytes of a GPU, numbers of GPUs, a decoder without its number of layers, and the
+#: strategy, the recipe and the products of a precision.
+GPU_BYTES, GPUS = 80e9, (8, 32, 128)
+DECODER = {"hidden_size": 8192, "num_attention_heads": 64, "intermediate_size": 22016,
+           "max_position_embeddings": 2048, "vocab_size": 51200, "model_type": "llama"}
+PRECISIONS = {"bf16": ("master-weights", None, "bf16"), "FP8": ("fp8-lm", "te-current", "fp8"),
+              "FP8, bf16 products": ("fp8-lm", "te-current", "bf16")}
 #: A saving agrees with the paper's if it is at most this far from it.
 SAVING = 0.05
 #: A run counts as diverged if it ends this many nats above that of row #2.
@@ -109,6 +118,40 @@ def fewer_zeros(results: Results) -> Found:
 def weight_costs(results: Results) -> Found:
     """Returns the margin by which an FP8 weight ends above an f16 weight."""
     return by_margins([difference(studied(results, "fp8-lm"), ROW_3, ROW_2, loss)])
+
+
+#===------------------------------------------------------------------------===#
+# Figure 1
+#===------------------------------------------------------------------------===#
+
+
+def billions(ranks: int, *settings: str | None) -> float:
+    """Returns the largest number of parameters that GPUs of 80 GB train under fully_shard, from
+    the bytes of models with one and with two layers."""
+    strategy, recipe, products = settings
+    one, two = (tandem.torch.memory(
+        DECODER | {"num_hidden_layers": layers}, strategy, recipe, ranks=ranks, length=LENGTH,
+        products=products) for layers in (1, 2))
+    layers = (GPU_BYTES - one.total) / (two.total - one.total)
+    return (one.parameters + layers * (two.parameters - one.parameters)) / 1e9
+
+
+@functools.cache
+def largest_models() -> dict[str, list[float]]:
+    """Returns the billions of parameters of the largest models by precision, for each number of
+    GPUs."""
+    return {name: [billions(gpus, *settings) for gpus in GPUS]
+            for name, settings in PRECISIONS.items()}
+
+
+def larger_models(results: Results) -> Found:
+    """Returns whether FP8 trains larger models than bf16 for each number of GPUs."""
+    found = largest_models()
+    rows = zip(GPUS, found["FP8"], found["bf16"])
+    return exact(all(a > b for a, b in zip(found["FP8"], found["bf16"])), "; ".join(
+        f"{gpus} GPUs: {ours:.0f} and {plain:.0f} billion" for gpus, ours, plain in rows)
+        + "; with products in bf16 "
+        + ", ".join(f"{each:.0f}" for each in found["FP8, bf16 products"]))
 
 
 #===------------------------------------------------------------------------===#
@@ -296,7 +339,11 @@ ROWS = (
         remark="Codes are floats, so that few values underflow with any factor, and the noise is "
         "that of rounding."),
     Row(("figure 1",), "FP8 trains larger models on the same GPUs than bf16.",
-        "a plot for clusters of 80 GB GPUs", remark="It would follow from shapes."),
+        "a plot for clusters of 80 GB GPUs", larger_models, command="`papers_page.py`",
+        size="a decoder 8,192 wide, one sequence of 2,048 tokens on a GPU, `fully_shard`",
+        remark="`tandem.torch.memory` predicts these. A parameter takes 6 bytes instead of 16, but our "
+        "FP8 products save the codes of whole weights for the backward pass, which `fully_shard` "
+        "does not divide."),
     Row(("figure 4",), "The losses of FP8 and bf16 almost coincide.", "plots of 7B to 175B "
         "parameters", end_where(LEVELS, ROW_1), **of_study("fp8-lm"),
         remark="These are the levels O1 to O3 of `tandem.torch.fp8_lm`, O3 on two ranks; they "

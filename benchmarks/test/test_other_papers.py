@@ -332,6 +332,19 @@ def test_table_7_follows_from_shapes(monkeypatch):
     assert fp8_lm_rows.by_shapes(HERE).outcome == "fails"
 
 
+def test_shapes_decide_what_fits(monkeypatch):
+    """FP8 would train larger models if products saved no codes, and Llama would take fewer
+    bytes."""
+    for module, name, paper, claim in (
+            (fp8_lm_rows, "largest_models", "FP8-LM", "FP8 trains larger"),
+            (coat_rows, "predicted_gb", "COAT", "By its shapes, Llama-2-13B")):
+        each, found = row(paper, claim), getattr(module, name)()
+        assert each.found(HERE).outcome == "fails"
+        ours = {"FP8": found.get("FP8, bf16 products"), "COAT": found.get("bf16 products")}
+        monkeypatch.setattr(module, name, lambda: found | ours)
+        assert each.found(HERE).outcome == "holds"
+
+
 def test_sums_of_saved_tensors():
     text = "// COAT:       total 13.3333 13.9583\n// TE:         total 18.3333 18.3333\n"
     assert coat_rows.saved_sums(text) == {"COAT": 13.3333, "TE": 18.3333}
