@@ -233,10 +233,10 @@ STUDIES = {
         COLLAGE, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
     "fp8-lm": Study(
         "table 6, figures 4 and 8", "FP8-LM's levels, and its table 6 as published",
-        trained.fp8_lm, LEVELS, Scale(2500, 3), Scale(20, 1, shape=SMALL), {"clip": None},
+        trained.fp8_lm, LEVELS, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None},
         later=("O3, two ranks",), paper="FP8-LM"),
     "published": Study(
         "none; the library's departures from papers", "Strategies as published",
-        trained.published, PUBLISHED, Scale(4000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
+        trained.published, PUBLISHED, Scale(3000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
         {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}, paper=""),
 }
