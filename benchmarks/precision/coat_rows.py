@@ -51,6 +51,8 @@ LLAMA_2_13B = {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_laye
 FIGURE_2C = {"first": (1, 3), "second": (5, 15)}
 #: Figures 2a and 2b: the powers of ten that typical groups stay below, by moment.
 SPANS = {"first": 4, "second": 1}
+#: The remark on the second moment's ranges.
+WIDER = " Groups span more here than in the paper, as the row on k says."
 #: The test whose expected output has the sums of a layer's saved tensors.
 SAVES = ROOT / "test/Dialect/Tandem/print-saves.mlir"
 
@@ -275,7 +277,8 @@ ROWS = (
     *(Row(("figure 2a", "figure 2b", "figure 3", "figure 9"),
           f"A typical group of the {moment} moment spans less than 1e{most}, where E4M3 spans 2e5.",
           "plots, which say below 1e4 and 1e1", narrow(moment, most), **of_study("published"),
-          remark="These are medians over groups of 128, at the end of a run in f32.")
+          remark="These are medians over groups of 128, at the end of a run in f32."
+          + WIDER * (moment == "second"))
       for moment, most in SPANS.items()),
     Row(("table 2",), "A layer saves these units U under bf16, Transformer Engine and COAT.",
         "22.66, 18.33, 13.33", layer_sums,

@@ -47,6 +47,22 @@ REASONS: dict[str, str] = {
         "after step 16,000, 0.023 after 14,000 and 0.105 after 2,000, so that two standard errors "
         "are more than the mean. Early in a run sharpness is high under both formats, which was "
         "enough for the third seed.",
+    "published-coat":
+        "The loss is the same within the error. `coat` has dither and f32 scales so that moments "
+        "[follow](Following.md) their averages, which the loss of a run of this length does not show.",
+    "published-coat-nearest":
+        "The difference is within the error, and has the other sign.",
+    "published-coat-range":
+        "It ends lower, so that the range of `coat`, which was chosen by the [errors of stored "
+        "moments](Quality.md#moments-in-8-bits), is not the better one in this run.",
+    "published-coat-scales":
+        "It ends slightly lower, so that f32 scales do not lower the loss of this run.",
+    "published-fp8-lm-moments":
+        "The difference is within the error. Most of what FP8-LM as published loses comes from its f16 "
+        "weight, which is rounded to nearest.",
+    "published-adam8bit-moments":
+        "The difference is within the error, and has the other sign. All that 8-bit Adam as "
+        "published loses comes from its bf16 weights, which are rounded to nearest.",
     "landscape-lower":
         "The losses are computed under the same masks, and E8M0 truncates weights to powers of two, so "
         "the loss jumps between neighbouring points: at step 1,000 there are several minima. In f32 the "
