@@ -34,7 +34,7 @@ REASONS: dict[str, str] = {
     "seeds-diverge":
         "No seed diverges in any format, in 400 steps at ten times the learning rate. If one in "
         "ten diverged, as in the paper, 18 seeds would show it with a probability of 85 %. The "
-        "mean losses of the formats are within 0.005 nats of each other, so the missing bits "
+        "mean losses of the formats are within 0.006 nats of each other, so the missing bits "
         "have almost no effect here. The paper's model is 3,800 times as large and its runs take 75 "
         "times as many steps. With fewer bits seeds do differ: under E8M1 6 of 18 diverge at this "
         "rate (see the section on spikes).",
