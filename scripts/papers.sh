@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the studies of "To FP8 and Back Again" at toy size, and writes docs/Papers.md:
+# Runs the studies of four papers at toy size, and writes docs/Papers.md:
 # papers.sh [STUDY...] [--quick] [--variants VARIANT...] [--budget MINUTES] [--seeds N]
 # [--steps N] [--threads N] [--results FOLDER]. Cells that benchmarks/results/precision has are kept, so an
 # interrupted run can be resumed; the long studies also go on within a cell, from

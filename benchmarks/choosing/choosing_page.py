@@ -135,6 +135,7 @@ print(tandem.torch.memory(config, "flash-f16", "coat", ranks=2, batch=4))
   Transformers to the byte for Llama, Mistral, Qwen2 and Qwen3, within 0.1 % for GPT-2, and within 6 % for Mixtral, whose experts
   Transformers computes in several ways. Models that are passed themselves agree within 0.3 %.
 - Not counted are buffers, PyTorch's working memory, what its allocator keeps, and autocast's copies.
+- `products="fp8"` adds the codes of weights, which linear layers with [FP8 products](Layers.md#products-of-8-bit-floats) save, one byte per element.
 - A model that takes no tokens needs `inputs=`, its arguments. A configuration without the fields of a decoder is refused, with their names.
 
 ## What is chosen, and why

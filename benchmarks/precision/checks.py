@@ -29,10 +29,8 @@ from measures import EPSILONS  # noqa: E402
 from rates import logits, sensitivity, spikes_by_rate  # noqa: E402
 from reasons import REASONS  # noqa: E402
 from runs import FOLDER, result_name  # noqa: E402
-from studies import STUDIES  # noqa: E402
+from studies import STUDIES, TO_FP8  # noqa: E402
 
-#: The short names of papers.
-TO_FP8 = "To FP8"
 #: A run trains if its loss exceeds that of the reference run by fewer nats than this.
 TRAINS_NATS = 0.2
 #: A strategy heals if its loss exceeds f32's by at most this fraction of bf16's excess, or by this
@@ -207,6 +205,33 @@ def exponent_checks(name: str, reading: str, key: str, source: str = "") -> dict
     }
 
 
+def departure(name: str, strategy: str, claim: str) -> Check:
+    """Returns the check that a departure of a strategy from its paper lowers the loss."""
+    return Check("published", claim, above(loss, name, strategy), "ours")
+
+
+#: Departures of strategies from their papers.
+DEPARTURES = {
+    "published-coat": departure(
+        "coat-published", "coat", "COAT as published ends above `coat`."),
+    "published-coat-nearest": departure(
+        "coat-nearest", "coat", "With moments rounded to nearest, `coat` ends at a higher loss."),
+    "published-coat-scales": departure(
+        "coat-bf16-scales", "coat", "With scales in bf16, `coat` ends at a higher loss."),
+    "published-coat-range": departure(
+        "coat-one-range", "coat", "With a second moment stretched down to the subnormal numbers, "
+        "`coat` ends at a higher loss."),
+    "published-fp8-lm": departure(
+        "fp8-lm-published", "fp8-lm", "FP8-LM's level O2 as published ends above `fp8-lm`."),
+    "published-fp8-lm-moments": departure(
+        "fp8-lm-nearest-moments", "fp8-lm",
+        "With moments rounded to nearest, `fp8-lm` ends at a higher loss."),
+    "published-adam8bit": departure(
+        "adam8bit-published", "adam8bit", "8-bit Adam as in bitsandbytes ends above `adam8bit`."),
+    "published-adam8bit-moments": departure(
+        "adam8bit-nearest-moments", "adam8bit",
+        "With moments rounded to nearest, `adam8bit` ends at a higher loss."),
+}
 PAIR = ("E8M5", "bf16")
 CHECKS = {
     **exponent_checks("E7M7, f32's bias", "With f32's bias", "exponents-kept"),
@@ -310,6 +335,7 @@ CHECKS = {
         "does, also with activations stored as the recipe `coat` says.",
         heals("remainder", "flash-f16", "dither-softsign-root", "fp32, coat", "flash-f16, coat"),
         "ours"),
+    **DEPARTURES,
 }
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file writes the tables of docs/Papers.md for the papers that have no studies here, and counts
-# the verdicts on all four papers.
+# This file writes the tables of docs/Papers.md for Collage, FP8-LM and COAT, and counts the verdicts
+# on all four papers.
 #
 #===----------------------------------------------------------------------===#
 """Formats the rows of Collage, FP8-LM and COAT."""
@@ -26,7 +26,7 @@ COUNTED = {
     "does not reproduce": ("fails",), "undecided": (*UNDECIDED, "undecided"),
     "not run yet": ("not run",), "needs a GPU": ("gpu",), "needs a large model": ("large",)}
 
-LEGEND = """The tables of Collage, FP8-LM and COAT have a row for each result, whose numbers are those of other pages. Besides the verdicts
+LEGEND = """The tables of Collage, FP8-LM and COAT have a row for each result, whose numbers are those of other pages, or of the studies below. Besides the verdicts
 above there are these. *Exact* numbers are counts or follow from formulas, so that they have no error. A result of *one run* is undecided, and the table
 says whether this run agrees with the paper. The others *need a GPU* or *a large model*, or have *not* been *run yet*,
 although a CPU could run them. If a margin is stated at several learning rates, it is the narrowest.

@@ -56,4 +56,7 @@ RUNS = {
     "seeds": ("GPT-2 124M", "30,000", "188 in bf16, 70 in TF32"),
     "landscape": ("Llama 120M", "5,000 and 10,000", "1"),
     "fp8-lm-head": ("GPT-2 124M", "120,000", "1"),
+    "coat": ("OLMo-1B", "not stated, of 4 million tokens", "1"),
+    "collage": ("GPT-125M (table 6), BERT-base (figures)", "not stated; 28,125", "1"),
+    "fp8-lm": ("GPT-125M (table 6), GPT-7B to GPT-175B (figure 4)", "not stated", "1"),
 }

@@ -1,4 +1,4 @@
-#===- paper_rows.py - Results of papers without a study here ---*- Python -*-===#
+#===- paper_rows.py - Results of Collage, FP8-LM and COAT ------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -6,7 +6,7 @@
 # This file defines the rows of docs/Papers.md that state results of Collage, FP8-LM and COAT.
 #
 #===----------------------------------------------------------------------===#
-"""Rows of papers whose numbers other pages measured, and the verdicts on them.
+"""Rows of papers whose numbers other pages or studies measured, and the verdicts on them.
 
 A row computes its number and its outcome from the committed results. A row without a measurement
 says what it would need.
@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from common import load  # noqa: E402
-from margins import LOST_NATS, Cells, Margin, NotRun, TooFew, difference, margin  # noqa: E402
+from margins import (LOST_NATS, Cells, Margin, NotRun, TooFew, difference, loss,  # noqa: E402
+                     margin)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: The learning rates of the small model of docs/Quality.md.
@@ -103,6 +104,8 @@ class Row:
     size: str | Callable[[Results], str] = ""
     #: The reason why a result does not reproduce, or a remark on any other.
     remark: str = ""
+    #: The study that measures it; empty if another page does.
+    study: str = ""
 
     def found(self, results: Results) -> Found:
         """Returns the number and the outcome for the given results."""
@@ -182,7 +185,7 @@ def named(found: Margin, lr: float) -> Margin:
     return dataclasses.replace(found, what=f"lr {lr:g}: {found.what}")
 
 
-def by_seed(cells: Cells, name: str, lr: float, figure=validation) -> dict[str, float]:
+def by_seed(cells: Cells, name: str, lr: float | None, figure=validation) -> dict[str, float]:
     return {seed: figure(cell) for seed, cell in cells.of(name, lr).items()}
 
 
@@ -201,6 +204,46 @@ def mean_excess(results: Results, name: str, reference: str) -> float:
     """Returns the mean excess of a loss over a reference's, over all rates and seeds."""
     pairs = [pair for lr in RATES for pair in quality(results).pairs(name, reference, lr)]
     return statistics.fmean(validation(one) - validation(other) for one, other in pairs)
+
+
+#===------------------------------------------------------------------------===#
+# Studies of whole systems
+#===------------------------------------------------------------------------===#
+
+
+def studied(results: Results, name: str) -> Cells:
+    """Returns the cells of a study."""
+    return Cells(results[f"precision/{name}"])
+
+
+def study_size(name: str) -> Callable[[Results], str]:
+    """Returns a function that describes the runs of a study."""
+    def size(results: Results) -> str:
+        result = results[f"precision/{name}"]
+        cells = [cell for by_lr in result["cells"].values() for by_seed in by_lr.values()
+                 for cell in by_seed.values()]
+        seeds = max(len(by_seed) for by_lr in result["cells"].values()
+                    for by_seed in by_lr.values())
+        return (f"{round(cells[0]['parameters'], -3) // 1000} thousand parameters, "
+                f"{result['setting']['steps']:,} steps, {seeds} seeds")
+    return size
+
+
+def of_study(name: str) -> dict:
+    """Returns the fields of a row that a study measures."""
+    return {"command": f"`scripts/papers.sh {name}`", "size": study_size(name), "study": name}
+
+
+def share_of_worst(cells: Cells, name: str, reference: str, worst: str, what: str = "",
+                   exceeds: bool = False) -> Margin:
+    """Returns the margin by which a variant loses less than a tenth of what the worst loses, or
+    more, both above the reference."""
+    own, base, bad = (by_seed(cells, each, None, loss) for each in (name, reference, worst))
+    slack = [NEGLIGIBLE * (bad[seed] - base[seed]) - (own[seed] - base[seed])
+             for seed in own if seed in base and seed in bad]
+    text = f"a tenth of {worst}'s excess - {name}'s" if not exceeds else (
+        f"{name}'s excess - a tenth of {worst}'s")
+    return margin(what or text, [-each if exceeds else each for each in slack])
 
 
 #===------------------------------------------------------------------------===#

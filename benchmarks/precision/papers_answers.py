@@ -8,6 +8,7 @@
 #===----------------------------------------------------------------------===#
 """Computes the sentences at the beginning of docs/Papers.md from the results."""
 
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from checks import CHECKS, TRAINS_NATS, healed_bound, outcome
 from margins import Cells, NotRun, late, loss
 from other_papers import counts, exact_count
 from paper_rows import Results
-from studies import STUDIES
+from studies import BATCHES, BETAS, STUDIES, betas_label
 
 
 def listed(names: Sequence[str]) -> str:
@@ -121,10 +122,54 @@ def long(results: dict) -> str:
     return text + (f"; these do not: {listed(rest)}." if rest else ".")
 
 
+def excess(cells: Cells, name: str, reference: str) -> float:
+    """Returns the mean difference of a variant's final loss from a reference's in nats."""
+    return statistics.fmean(loss(one) - loss(other) for one, other in cells.pairs(name, reference))
+
+
+def collage(results: dict) -> str:
+    """Describes what beta2 changes for Collage's options."""
+    cells = Cells(results["collage"])
+    parts = [f"{beta2:g}: " + ", ".join(
+        f"{option} {excess(cells, *(betas_label(each, beta2, batch) for each in (option, 'D'))):+.3f}"
+        for option in ("A", "B", "C")) for beta2 in BETAS for batch in BATCHES[:1]]
+    return (f"**Collage:** by beta2, the options end these nats above f32 master weights: "
+            f"{'; '.join(parts)}.")
+
+
+def fp8_lm(results: dict) -> str:
+    """Describes what FP8-LM's levels cost."""
+    cells = Cells(results["fp8-lm"])
+    names = ("O1", "O2", "O3, two ranks", "FP8 weight (#3)")
+    costs = listed([f"{excess(cells, name, 'bf16 (#1)'):+.3f} ({name})" for name in names])
+    return (f"**FP8-LM:** after {STUDIES['fp8-lm'].full.steps:,} steps its levels end these nats "
+            f"above bf16: {costs}.")
+
+
+def coat(results: dict) -> str:
+    """Describes what the whole of COAT costs."""
+    cells = Cells(results["coat"])
+    costs = listed([f"{excess(cells, name, 'bf16'):+.3f} ({words})" for name, words in (
+        ("COAT", "as the library has it"), ("COAT, as published", "as published"),
+        ("COAT, not expanded", "without expansion"))])
+    return (f"**COAT:** after {STUDIES['coat'].full.steps:,} steps all of COAT at once ends these "
+            f"nats above bf16: {costs}.")
+
+
+def departures(results: dict) -> str:
+    """Describes which departures of strategies from papers lower the loss."""
+    cells = Cells(results["published"])
+    pairs = (("coat-published", "coat"), ("fp8-lm-published", "fp8-lm"),
+             ("adam8bit-published", "adam8bit"))
+    costs = listed([f"{excess(cells, name, ours):+.3f} (`{name}`)" for name, ours in pairs])
+    return ("**As published**, optimizers end these nats above the library's forms, at a beta2 of "
+            f"0.999 and with data that change: {costs}.")
+
+
 def answers(results: dict[str, dict | None], others: Results) -> str:
     """Returns the findings as a list, without studies that have not been run."""
     lines = [f"- {count_of_papers(results, others)} {count_of_ours(results)}"]
-    for find in (mantissas, exponents, recovery, long):
+    for find in (mantissas, exponents, recovery, long, collage, fp8_lm, coat, departures):
         try:
             lines.append(f"- {find(results)}")
         except NotRun:

@@ -22,6 +22,7 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from common import save_figure  # noqa: E402
 from paper import TABLE_1, TABLE_1_STEPS  # noqa: E402
+from studies import BATCHES, BETAS, OPTIONS, betas_label  # noqa: E402
 
 # Okabe and Ito's colours; curves after the last colour are dashed.
 COLOURS = ("#D55E00", "#E69F00", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#000000")
@@ -139,6 +140,11 @@ def sharpness_losses(result: dict, path: pathlib.Path) -> None:
     losses(result, path, "E8M7", top=0.3)
 
 
+def losses_below(result: dict, path: pathlib.Path) -> None:
+    """Plots losses, and compares those with the first variant's that are near it."""
+    losses(result, path, top=0.3)
+
+
 def seeds(result: dict, path: pathlib.Path) -> None:
     """Plots the losses of all seeds: a column for each variant, a row for each learning rate."""
     cells = result["cells"]
@@ -217,11 +223,40 @@ def landscape(result: dict, path: pathlib.Path) -> None:
     save_figure(figure, path)
 
 
+def collage(result: dict, path: pathlib.Path) -> None:
+    """Plots the EDQ, and the norms of weights and updates, by step for each option at the largest
+    beta2 and the smallest batch: the mean over the seeds."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.8))
+    cells = by_seed(result)
+    for index, option in enumerate(OPTIONS):
+        runs = cells.get(betas_label(option, BETAS[-1], BATCHES[0]), [])
+        for axes, name, dash in ((left, "edq", "-"), (right, "weight_norm", "-"),
+                                 (right, "update_norm", "--")):
+            if runs:
+                _by_step(axes, runs, name, _style(index) | {"linestyle": dash},
+                         option if dash == "-" else f"{option}, updates")
+    left.set_ylabel("effective descent quality")
+    right.set_ylabel("norms of weights and of updates")
+    for axes in (left, right):
+        axes.set_xlabel("steps")
+        axes.set_yscale("log")
+    right.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    save_figure(figure, path)
+
+
+def _by_step(axes, runs: list[dict], name: str, style: dict, label: str) -> None:
+    """Plots what was noted at equal distances in runs: their mean."""
+    values = np.mean([np.atleast_1d(_floats(run[name])) for run in runs], axis=0)
+    steps = (np.arange(len(values)) + 0.5) * runs[0]["steps"] / len(values)
+    axes.plot(steps, values, label=label, **style)
+
+
 #: The function that draws the plot of each study, docs/images/papers-STUDY.png.
 PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "divergence": steps,
          "recovery": steps, "remedies": steps, "few-bits": steps, "rates": rates, "size": steps,
          "spikes": seeds, "seeds": seeds, "landscape": landscape, "fp8-lm-head": losses,
-         "long": losses}
+         "long": losses, "coat": losses, "collage": collage, "fp8-lm": losses_below,
+         "published": losses}
 
 
 def write(results: dict[str, dict | None], folder: pathlib.Path) -> None:

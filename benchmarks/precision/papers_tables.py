@@ -14,12 +14,15 @@ import statistics
 
 from common import load, table
 from landscape import minima
-from margins import ERRORS, Cells, NotRun
+from margins import ERRORS, Cells, NotRun, loss
 from measures import EPSILON
 from paper import TABLE_1, TABLE_1_STEPS, TABLE_2, TABLE_3
 from rates import logits, sensitivity, spikes_by_rate
 from runs import result_name
-from studies import RATES, STUDIES
+from studies import BATCHES, BETAS, OPTIONS, RATES, STUDIES, betas_label
+
+#: The parts of a step's bytes, and all of them.
+PARTS = ("weights", "gradients", "states", "activations", "total")
 
 
 class Shown:
@@ -222,7 +225,43 @@ def long_rows(shown: Shown) -> str:
     return table(["", "bytes per parameter", "training loss", "validation loss", "seeds"], rows)
 
 
+def memory_rows(shown: Shown) -> str:
+    """Formats the bytes of a step by part, measured and predicted."""
+    rows = [[f"{variant}, {kind}", *(f"{cells[0][kind][part] / 1e6:.3f}" for part in PARTS)]
+            for variant, _, cells in shown.rows() for kind in ("measured", "predicted")]
+    return "MB by part, and at the peak:\n\n" + table(["", *PARTS[:-1], "all at a time"], rows)
+
+
+def collage_rows(shown: Shown) -> str:
+    """Formats the losses of each option above D's, by beta2 and batch."""
+    cells = Cells(shown.result)
+    columns = [(beta2, batch) for beta2 in (*BETAS, 0.98) for batch in BATCHES
+               if betas_label("D", beta2, batch) in shown.study.variants]
+    rows = [[f"{option}, `{OPTIONS[option]}`", *(
+        _above_d(cells, option, beta2, batch) for beta2, batch in columns)]
+        for option in OPTIONS]
+    return "Training loss of D, and nats above it:\n\n" + table(
+        ["beta2, batch", *(f"{beta2:g}, {batch}" for beta2, batch in columns)], rows)
+
+
+def _above_d(cells: Cells, option: str, beta2: float, batch: int) -> str:
+    """Formats the mean excess of an option's loss over D's, or D's loss."""
+    label = betas_label(option, beta2, batch)
+    try:
+        pairs = cells.pairs(label, betas_label("D", beta2, batch))
+    except NotRun:
+        return ""
+    if option == "D":
+        return decimals(statistics.fmean(loss(own) for own, _ in pairs))
+    values = [loss(own) - loss(base) for own, base in pairs]
+    error = (f" ± {ERRORS * statistics.stdev(values) / math.sqrt(len(values)):.3f}"
+             if len(values) > 1 else "")
+    return f"{statistics.fmean(values):+.3f}{error}"
+
+
 TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "divergence": watched_rows,
           "recovery": recovery_rows, "remedies": remedy_rows, "few-bits": few_bits_rows,
           "rates": rate_rows, "size": watched_rows, "spikes": spike_rows, "seeds": spike_rows,
-          "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows}
+          "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows,
+          "coat": loss_rows, "memory": memory_rows, "collage": collage_rows, "fp8-lm": loss_rows,
+          "published": long_rows}

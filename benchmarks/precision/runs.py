@@ -6,7 +6,7 @@
 # This file runs the studies in cells, each of which is saved when it ends.
 #
 #===----------------------------------------------------------------------===#
-"""Runs the studies of "To FP8 and Back Again" at toy size.
+"""Runs the studies of four papers at toy size.
 
 A cell is a variant, a learning rate and a seed. Cells that the result files have are not run again,
 so an interrupted run can be resumed. Cells of the long studies also go on from their last

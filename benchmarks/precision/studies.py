@@ -1,4 +1,4 @@
-#===- studies.py - The studies of "To FP8 and Back Again" ------*- Python -*-===#
+#===- studies.py - The studies of docs/Papers.md ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -6,20 +6,27 @@
 # This file lists the studies, with the cells of each.
 #
 #===----------------------------------------------------------------------===#
-"""Studies at toy size, one for each figure or pair of tables of the paper."""
+"""Studies at toy size: one for each figure or pair of tables of "To FP8 and Back Again", and one for
+each whole system of another paper."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
 import measures
+import trained
 from llama import Shape
 from training import Setting
+
+#: The short name of "To FP8 and Back Again".
+TO_FP8 = "To FP8"
 
 TOY = Shape(width=32, layers=2, heads=4, context=32)
 SMALL = Shape(width=32, layers=1, heads=2, context=32)
 #: 0.2 and 0.8 million parameters.
 DEEP = Shape(width=64, layers=4, heads=4, context=32)
 WIDE = Shape(width=128, layers=4, heads=4, context=32)
+#: A model whose matrices have states in codes by default. Those of the others are too small.
+CODED = Shape(width=128, layers=2, heads=4, context=64)
 #: A constant rate, without clipping or decay, under which formats part in long runs.
 CONSTANT = {"final_share": 1.0, "clip": None, "weight_decay": 0.0}
 #: The six rates between which a run's loss is most sensitive, a factor of about 3 apart.
@@ -59,6 +66,7 @@ class Study:
     changes: Mapping = dataclasses.field(default_factory=dict)
     #: Variants that run after all seeds of the others.
     later: tuple[str, ...] = ()
+    paper: str = TO_FP8
 
     def scale(self, quick: bool) -> Scale:
         return self.quick if quick else self.full
@@ -117,6 +125,50 @@ REMEDIES = {
     "E8M3, raised by sharpness": {"levels": ("E8M3", "E8M7"), "bound": 0.08, "patience": 2},
 }
 
+#: Collage's options, and its table 6: beta2 and the number of sequences in a batch.
+OPTIONS = {"A": "bf16", "B": "collage-light", "C": "collage-plus", "D": "master-weights",
+           "D-MW": "fp32-optim"}
+BETAS, BATCHES = (0.95, 0.99, 0.999), (8, 32)
+
+
+def betas_label(option: str, beta2: float, batch: int) -> str:
+    """Returns the name of a variant of the study of Collage."""
+    return f"{option}, beta2 {beta2:g}, batch {batch}"
+
+
+COLLAGE = {betas_label(option, beta2, batch): {
+    "strategy": strategy, "beta2": beta2, "batch": batch}
+    for beta2, batch in (*((beta2, batch) for beta2 in BETAS[::-1] for batch in BATCHES),
+                         (0.98, BATCHES[0]))
+    for option, strategy in OPTIONS.items()}
+#: Levels of FP8-LM, and rows of its table 6 in their published forms.
+FP8_PRODUCTS = {"recipe": "te-current", "products": "fp8"}
+LEVELS = {
+    "f32 (#0)": {"strategy": "fp32"},
+    "bf16 (#1)": {"strategy": "master-weights"},
+    "FP8 (#2)": {"strategy": "fp8-lm-published"} | FP8_PRODUCTS,
+    "FP8 weight (#3)": {"strategy": "fp8-lm-published-fp8-weight"} | FP8_PRODUCTS,
+    "FP8 moments (#4)": {"strategy": "fp8-lm-published-fp8-moments"} | FP8_PRODUCTS,
+    "O1": {"level": "O1"},
+    "O2": {"level": "O2"},
+    "O3, two ranks": {"level": "O3", "ranks": 2},
+}
+#: The whole of COAT: optimizer, stored activations, FP8 products, and codes between layers.
+FLOW = {"recipe": "coat-fp8", "products": "fp8"}
+COAT = {
+    "bf16": {"strategy": "master-weights"},
+    "COAT": {"strategy": "coat"} | FLOW,
+    "COAT, as published": {"strategy": "coat-published"} | FLOW,
+    "COAT, not expanded": {"strategy": "coat-unexpanded"} | FLOW,
+}
+MEMORY = {"bf16": COAT["bf16"], "COAT": COAT["COAT"],
+          "COAT, bf16 products": {"strategy": "coat", "recipe": "coat", "products": "bf16"}}
+#: Strategies as the library has them, with single departures taken back, and as published.
+PUBLISHED = {name: {"strategy": name} for name in (
+    "fp32", "coat", "coat-published", "coat-nearest", "coat-bf16-scales", "coat-one-range",
+    "fp8-lm", "fp8-lm-published", "fp8-lm-nearest-moments", "adam8bit", "adam8bit-published",
+    "adam8bit-nearest-moments")}
+
 STUDIES = {
     "exponents": Study(
         "figure 10, section 4.2", "Exponents of seven bits", measures.exponents, EXPONENTS,
@@ -169,4 +221,22 @@ STUDIES = {
         "none; reports of users", "20,000 steps with changing data", measures.long, LONG,
         Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
         {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}),
+    "coat": Study(
+        "figure 5", "The whole of COAT", trained.coat, COAT, Scale(8000, 3),
+        Scale(30, 1, shape=SMALL), later=("COAT, not expanded",),
+        paper="COAT"),
+    "memory": Study(
+        "table 7", "Bytes of a step under COAT", trained.memory, MEMORY,
+        Scale(20, 1, shape=CODED), Scale(10, 1, shape=CODED), paper="COAT"),
+    "collage": Study(
+        "table 6, figures 2 and 3", "Collage's options by beta2 and batch", trained.collage,
+        COLLAGE, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
+    "fp8-lm": Study(
+        "table 6, figures 4 and 8", "FP8-LM's levels, and its table 6 as published",
+        trained.fp8_lm, LEVELS, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None},
+        later=("O3, two ranks",), paper="FP8-LM"),
+    "published": Study(
+        "none; the library's departures from papers", "Strategies as published",
+        trained.published, PUBLISHED, Scale(3000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
+        {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}, paper=""),
 }

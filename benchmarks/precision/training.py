@@ -15,7 +15,7 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tandem
@@ -92,9 +92,9 @@ def drifting(text: np.ndarray, count: int, batch: int, context: int, seed: int) 
         yield from batches(text[first:first + size], 1, batch, context, seed * count + step)
 
 
-def parameter_dtype(strategy: str) -> torch.dtype:
+def parameter_dtype(strategy: str, path: Sequence[str] = ()) -> torch.dtype:
     """Returns the dtype of the weights that the model sees under a strategy."""
-    planes = tandem.compile("adamw", strategy).planes
+    planes = tandem.compile("adamw", strategy, path=path).planes
     return next((DTYPES[p.type] for p in planes if p.name == "param" and p.visible),
                 torch.bfloat16)
 
@@ -108,29 +108,30 @@ class Run:
     """A model in training.
 
     The model computes in f32 also with bf16 weights, so that strategies differ only in their
-    optimizers.
+    optimizers. ``options`` are further arguments of the optimizer; if ``prepare`` returns one, that
+    is the run's, and the model computes in its own types.
     """
 
     def __init__(self, setting: Setting, corpus: Corpus, strategy: str = "fp32",
-                 prepare: Callable[[Llama], object] | None = None):
+                 prepare: Callable[[Llama], object] | None = None, **options):
         self.setting, self.corpus = setting, corpus
         self.model = make_model(len(corpus.vocabulary), setting.shape, setting.seed)
-        self.model.to(parameter_dtype(strategy))
+        self.model.to(parameter_dtype(strategy, options.get("path", ())))
         self.prepared = prepare(self.model) if prepare else None
-        self.optimizer = self._optimizer(strategy)
+        self.optimizer = self._optimizer(strategy, options)
         self.losses: list[float] = []
         self.earlier_seconds = 0.0  # of the processor, before the state that the run loaded
         self._begun = time.process_time()
         self._batches = setting.draw(corpus)
 
-    def _optimizer(self, strategy: str) -> torch.optim.Optimizer:
+    def _optimizer(self, strategy: str, options: dict) -> torch.optim.Optimizer:
         if isinstance(self.prepared, torch.optim.Optimizer):
             return self.prepared
         setting = self.setting
         return tandem.torch.AdamW(
             self.model.parameters(), lr=setting.lr, betas=setting.betas,
             weight_decay=setting.weight_decay, strategy=strategy, max_norm=setting.clip,
-            min_8bit_size=0)
+            min_8bit_size=0, **options)
 
     @property
     def seconds(self) -> float:

@@ -60,7 +60,8 @@ class Memory:
 def memory(model: object, strategy: str | Mapping[str, str] = "collage-plus",
            recipe: str | None = None, ranks: int = 1, *, batch: int = 1,
            length: int | None = None, inputs: object = None, optimizer: str = "AdamW",
-           dtype: torch.dtype = torch.bfloat16, gradient_release: bool = False) -> Memory:
+           dtype: torch.dtype = torch.bfloat16, gradient_release: bool = False,
+           products: str = "bf16") -> Memory:
     """Predicts the bytes of weights, gradients, states and activations in training.
 
     Weights, gradients and states follow from the storages of the optimizer's kernels.
@@ -90,12 +91,17 @@ def memory(model: object, strategy: str | Mapping[str, str] = "collage-plus",
         optimizer: the name of the optimizer's class.
         dtype: the type of a configuration's weights. A Module has its own.
         gradient_release: whether backward passes release gradients.
+        products: "fp8" if linear layers multiply 8-bit floats under the recipe. They save the codes
+            of their weights, too.
 
     Raises:
         ValueError: the configuration lacks fields, or an argument is out of its range.
         TypeError: the model is neither, or a Module needs ``inputs``.
     """
     _check_counts(ranks=ranks, batch=batch, **({} if length is None else {"length": length}))
+    if products != "bf16" and recipe is None:
+        raise ValueError(f"products is {products!r}, and PyTorch's own layers have no such "
+                         'products; pass a recipe, such as "coat-fp8"')
     kind = kind_of(optimizer)
     from tandem.torch.nn._decoder import Config, decoder_of, is_config
 
@@ -110,7 +116,7 @@ def memory(model: object, strategy: str | Mapping[str, str] = "collage-plus",
     for tensor in tensors:
         bytes += _bytes_of(tensor, strategy, footprints)
     tokens = None if inputs is not None else batch * _length(whole, found, length)
-    activations = _activations(whole, found, recipe, inputs, batch, tokens)
+    activations = _activations(whole, found, recipe, products, inputs, batch, tokens)
     return Memory(bytes.weights, bytes.gradients, bytes.states, activations, bytes.working,
                   sum(tensor.elements for tensor in tensors), tokens,
                   max(ranks, ranks_of(tensors)), _settings(optimizer, strategy, recipe))
@@ -180,15 +186,15 @@ def _length(model: torch.nn.Module, config: object, length: int | None) -> int:
     return min(most or USUAL_LENGTH, USUAL_LENGTH)
 
 
-def _activations(model: torch.nn.Module, config: object, recipe: str | None, inputs: object,
-                 batch: int, tokens: int | None) -> int:
+def _activations(model: torch.nn.Module, config: object, recipe: str | None, products: str,
+                 inputs: object, batch: int, tokens: int | None) -> int:
     """Returns the bytes that a model saves for its backward pass."""
     from tandem.torch.nn._compress import compress_activations
     from tandem.torch.nn._saved_bytes import arguments_on_meta, on_meta, saved_bytes
 
     shadow = on_meta(model)
     if recipe is not None:
-        compress_activations(shadow, recipe=recipe)
+        compress_activations(shadow, recipe=recipe, products=products)
     if inputs is None and config is None and not hasattr(model, "config"):
         raise TypeError(f"{type(model).__name__} does not say what it takes; pass inputs=, its "
                         "arguments as a tensor, a tuple or a mapping, on any device")

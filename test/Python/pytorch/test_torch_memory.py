@@ -50,10 +50,10 @@ def saved(run, model):
     return sum(size for size, _ in sizes.values()), loss
 
 
-def measured(model, run, strategy, recipe):
+def measured(model, run, strategy, recipe, **options):
     """Returns the bytes of a model that is trained for a step, between its passes."""
     if recipe:
-        tt.compress_activations(model, recipe=recipe)
+        tt.compress_activations(model, recipe=recipe, **options)
     optimizer = tt.AdamW(model.parameters(), strategy=strategy)
     activations, loss = saved(run, model)
     loss.backward()
@@ -122,6 +122,17 @@ def test_a_model_takes_what_is_predicted(recipe, dtype):
     tolerance = 0.003 if recipe is None and dtype == torch.bfloat16 else 0.0
     assert abs(found.activations / live["activations"] - 1) <= tolerance
     assert found.tokens is None
+
+
+def test_products_of_8_bit_floats_save_codes_of_weights():
+    model, x = Block().bfloat16(), torch.randn(3, 50, 192, dtype=torch.bfloat16)
+    without, found = (tt.memory(model, "coat", "coat-fp8", inputs=x, products=products)
+                      for products in ("bf16", "fp8"))
+    live = measured(model, lambda: model(x), "coat", "coat-fp8", products="fp8")
+    assert all(getattr(found, part) == live[part] for part in PARTS)
+    assert found.activations == live["activations"] > without.activations
+    with pytest.raises(ValueError, match="products is 'fp8', and PyTorch's own layers have no"):
+        tt.memory(model, "coat", inputs=x, products="fp8")
 
 
 def test_a_model_on_the_meta_device():
