@@ -136,6 +136,9 @@ at 0.9999; the scales of quotients may be bf16, rounded up.
 A code of nine octaves (K57) is nearer to float64 than the sixteen exponents, but does not follow where gradients of a group differ by
 more than a factor of about 30, since the updates of its smallest weights are too small.
 
+In PyTorch these are the strategies [`dither-ratio4` and `residual-ratio4`](Strategies.md#8-bits-and-4), with bf16 scales of
+quotients, by `tandem.torch.AdamW(params, strategy="residual-ratio4", stores_ratio=True)`.
+
 """
 
 HOW = """
