@@ -296,7 +296,8 @@ MUTATIONS = [
     _mutation(
         "mulaw-make-up", "the mu-law code does not make up for a unit less than 2^24",
         "lib/Dialect/Scaled/IR/MuLawCode.cpp",
-        "spacing.makeUp - two", "0u - two",
+        "spacing.makeUp - two * spacing.factor - spacing.first * unit",
+        "0u - two * spacing.factor - spacing.first * unit",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "mulaw-tilt", "the mu-law code of four bits without zero rounds linearly in the value",
@@ -306,7 +307,7 @@ MUTATIONS = [
     _mutation(
         "packed-padding", "what is left of a row's last byte keeps the code of no element",
         "lib/Conversion/TandemToCPU/Blocks.cpp",
-        "if (plane.packed > 1 && !toScratch)", "if (false)",
+        "plane.packed > 1 && !toScratch", "false",
         _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "mulaw-not-finite", "codes of a group that is not finite stay as they come",
