@@ -147,9 +147,8 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
-    Value bytes = plane.packed > 1
-                      ? countPackedBytes(b, count, plane.packed)
-                      : b.muli(count, launch.i64(plane.bytes));
+    Value bytes = plane.packed > 1 ? countPackedBytes(b, count, plane.packed)
+                                   : b.muli(count, launch.i64(plane.bytes));
     if (plane.packed > 1 && !toScratch)
       clearPadding(block, count, plane.packed);
     LLVM::MemcpyOp::create(builder, loc, toScratch ? block : pointer,

@@ -69,11 +69,10 @@ void CPUKernelBuilder::storePacked(StageBlock &block, unsigned plane,
     return;
   }
   Value next = b.addi(block.index, launch.i64(1));
-  Value isLast =
-      b.compare(arith::CmpIPredicate::eq, next, block.chunk.end);
+  Value isLast = b.compare(arith::CmpIPredicate::eq, next, block.chunk.end);
   Value before = LLVM::LoadOp::create(builder, loc, codes.getType(), pointer);
-  Value entry = insertPacked(b, before, codes, block.index, isLast,
-                             planes[plane].packed);
+  Value entry =
+      insertPacked(b, before, codes, block.index, isLast, planes[plane].packed);
   LLVM::StoreOp::create(builder, loc, entry, pointer);
 }
 
@@ -85,7 +84,6 @@ void CPUKernelBuilder::clearPadding(Value block, Value count, int64_t packed) {
   Value entry = launch.load(place, builder.getI8Type());
   Value code = extractPacked(b, entry, last, packed);
   Value always = b.integer(builder.getI1Type(), true);
-  LLVM::StoreOp::create(builder, loc,
-                        insertPacked(b, entry, code, last, always, packed),
-                        place);
+  LLVM::StoreOp::create(
+      builder, loc, insertPacked(b, entry, code, last, always, packed), place);
 }

@@ -56,14 +56,13 @@ static Value getBytes(SequenceBuilder &b, ArrayRef<Value> words,
                       int64_t count) {
   Type i8 = b.builder.getI8Type();
   Value all = words.front();
-  Type narrow = IntegerType::get(b.builder.getContext(),
-                                 count < 4 ? 8 * count : 32);
+  Type narrow =
+      IntegerType::get(b.builder.getContext(), count < 4 ? 8 * count : 32);
   SmallVector<Value> parts(words);
   if (count < 4)
     parts = {b.resize(all, narrow)};
   auto type = VectorType::get({int64_t(parts.size())}, narrow);
-  Value joined =
-      vector::FromElementsOp::create(b.builder, b.loc, type, parts);
+  Value joined = vector::FromElementsOp::create(b.builder, b.loc, type, parts);
   return vector::BitCastOp::create(b.builder, b.loc,
                                    VectorType::get({count}, i8), joined);
 }
@@ -89,19 +88,18 @@ Value tandem::packCodes(SequenceBuilder &b, Value codes) {
     pairs.push_back(b.ori(word, b.shr(word, 4)));
   SmallVector<Value> words;
   for (size_t i = 0; i < pairs.size(); i += 2)
-    words.push_back(permute(b, pairs[i],
-                            i + 1 < pairs.size() ? pairs[i + 1] : pairs[i],
-                            0x6420));
+    words.push_back(permute(
+        b, pairs[i], i + 1 < pairs.size() ? pairs[i + 1] : pairs[i], 0x6420));
   return getBytes(b, words, countLanes(codes) / 2);
 }
 
 Value NVVMKernelBuilder::loadPacked(unsigned plane) {
   SequenceBuilder b(builder, loc);
-  auto type = VectorType::get({width / planes[plane].packed},
-                              builder.getI8Type());
-  return unpackCodes(b, LLVM::LoadOp::create(builder, loc, type,
-                                             addresses[plane],
-                                             getAlignment(plane)));
+  auto type =
+      VectorType::get({width / planes[plane].packed}, builder.getI8Type());
+  return unpackCodes(b,
+                     LLVM::LoadOp::create(builder, loc, type, addresses[plane],
+                                          getAlignment(plane)));
 }
 
 Value NVVMKernelBuilder::packExisting(const Chunk &chunk, Value index,

@@ -256,8 +256,8 @@ SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
           builder, loc, getElementTypeOrSelf(op.getType()),
           addressOf(chunk, plane, position), planes[plane].bytes);
       if (planes[plane].packed > 1 && !isShared)
-        element = extractPacked(b, element, launch.i64(lane),
-                                planes[plane].packed);
+        element =
+            extractPacked(b, element, launch.i64(lane), planes[plane].packed);
       vector = isShared ? element
                         : vector::InsertOp::create(builder, loc, element,
                                                    vector, lane)
@@ -291,11 +291,13 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
 
 /// Stores elements one by one, each only if it exists.
 void NVVMKernelBuilder::storeExisting(const Chunk &chunk, Value index) {
-  SmallVector<Value> entries = llvm::map_to_vector(stores, [&](StorePlaneOp op) {
-    Value values = mapping.lookup(op.getValue());
-    return planes[planeOf(op)].packed > 1 ? packExisting(chunk, index, values)
-                                          : values;
-  });
+  SmallVector<Value> entries =
+      llvm::map_to_vector(stores, [&](StorePlaneOp op) {
+        Value values = mapping.lookup(op.getValue());
+        return planes[planeOf(op)].packed > 1
+                   ? packExisting(chunk, index, values)
+                   : values;
+      });
   forExistingLanes(chunk, index, [&](Value position, int64_t lane) {
     for (auto [op, values] : llvm::zip(stores, entries)) {
       StorePlaneOp store = op;

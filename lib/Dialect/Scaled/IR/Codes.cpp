@@ -39,10 +39,11 @@ ParseResult tandem::scaled::parseCode(AsmParser &parser,
   InFlightDiagnostic error = parser.emitError(location) << "expected a code";
   if (attr)
     error << ", got " << attr;
-  return error << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
-                  "#scaled.softsign, #scaled.linear, #scaled.root, #scaled.mulaw, "
-                  "#scaled.dynamic and #scaled.expanded, as in "
-                  "#scaled.float<f8E4M3FN>";
+  return error
+         << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
+            "#scaled.softsign, #scaled.linear, #scaled.root, #scaled.mulaw, "
+            "#scaled.dynamic and #scaled.expanded, as in "
+            "#scaled.float<f8E4M3FN>";
 }
 void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;
@@ -383,8 +384,8 @@ Value LinearCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 SmallVector<Value> LinearCodeAttr::encode(SequenceBuilder &b, Value y,
                                           const CodeInputs &inputs) const {
   y = raiseToSmallest(b, y, inputs.isPositive, 1.0f);
-  Value level = b.bitcast(clampMagnitude(b, y, getLargest()),
-                          b.builder.getF32Type());
+  Value level =
+      b.bitcast(clampMagnitude(b, y, getLargest()), b.builder.getF32Type());
   Value code = roundSignedLevel(b, y, level, inputs.random, getRounding());
   uint64_t nan = 1 << (getBits() - 1);
   Value byte = chooseFinite(b, inputs.isFinite, code, nan);

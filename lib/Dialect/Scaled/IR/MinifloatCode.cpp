@@ -212,8 +212,8 @@ CodeAttrInterface MinifloatCodeAttr::getNearest() const {
 SmallVector<CodePlane> MinifloatCodeAttr::getPlanes() const {
   unsigned bits = getFormat().width();
   unsigned width = bits <= 8 ? 8 : bits <= 16 ? 16 : 32;
-  return {CodePlane{"", IntegerType::get(getContext(), width),
-                    codesPerByte(bits)}};
+  return {
+      CodePlane{"", IntegerType::get(getContext(), width), codesPerByte(bits)}};
 }
 double MinifloatCodeAttr::getLargest() const {
   FloatFormat format = getFormat();

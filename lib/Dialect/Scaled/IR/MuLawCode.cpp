@@ -135,9 +135,9 @@ static Value getAddend(SequenceBuilder &b, MuLawCodeAttr code, Value bits,
 }
 
 /// Returns 2^14 f (1 - f), rounded to an integer, of a number's mantissa f,
-/// moved to the random bits of a word: a quarter of f (1 - f) in units of 2^-16.
-/// Added to f, it makes rounding by bits keep about the mean of the inverse
-/// root.
+/// moved to the random bits of a word: a quarter of f (1 - f) in units of
+/// 2^-16. Added to f, it makes rounding by bits keep about the mean of the
+/// inverse root.
 static Value getTilt(SequenceBuilder &b, Value bits, unsigned fractionBits) {
   Value mantissa = b.andi(bits, b.like(bits, 0x007FFFFF));
   Value word = b.ori(mantissa, b.like(bits, 0x3F800000));
