@@ -19,6 +19,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adamw_decay_after": _ADAM,
     "adamw_clip": _ADAM,
     "adamw_eps_inside_root": _ADAM,
+    "adamw_ratio": ("ratio", "exp_avg_sq"),
     "adam": _ADAM,
     "lamb": _ADAM,
     "lion": ("exp_avg",),

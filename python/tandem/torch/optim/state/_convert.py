@@ -11,6 +11,7 @@ import torch
 import tandem
 from tandem._convert import WIDE_PLANE, Stored, compiled, kept_roles, planes_of
 from tandem._kernel import Rules
+from tandem._plane import Granularity
 from tandem._storages import floats
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import shard_of, whole_of
@@ -65,6 +66,14 @@ def _planes(spec: StateSpec, role: str, weight: torch.Tensor, state: dict) -> li
     ]
 
 
+def _shape_of(stored: Stored, like: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the shape of one of a parameter's states: the parameter's, or that of a
+    vector with an entry for each row or column."""
+    shape = {Granularity.ROW: like.shape[:1],
+             Granularity.COLUMN: like.shape[1:]}.get(stored.planes[0].per)
+    return like if shape is None else torch.empty(shape, device="meta")
+
+
 def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
                 like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
     """Returns the planes of one tensor in another spec."""
@@ -77,7 +86,7 @@ def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
         tensors = [target.empty(plane, like) for plane in theirs.planes]
         convert(spec, [planes], ours.storage, [tensors], theirs.storage, theirs.planes,
                         matrix=ours.matrix if ours.is_grouped else theirs.matrix,
-                        floor=theirs.floor, likes=[like])
+                        floor=theirs.floor, likes=[_shape_of(ours, like)])
         return tensors
     # The two storages group different elements, so convert through f32.
     wide = empty_plane(like, torch.float32, target.device)
