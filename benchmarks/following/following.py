@@ -35,7 +35,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import update  # noqa: E402
+from common import load, update  # noqa: E402
 
 import tandem  # noqa: E402
 
@@ -145,6 +145,11 @@ class Stored:
         return [wide[name].astype(np.float64) for name in self.states]
 
 
+def graph_of(strategy: str) -> str:
+    """Returns the graph that a strategy is made for: one that stores m / sqrt(v), or AdamW."""
+    return "adamw_ratio" if strategy.endswith("-ratio4") else "adamw"
+
+
 class AdamW(Stored):
     """AdamW without weight decay."""
 
@@ -153,7 +158,12 @@ class AdamW(Stored):
         #: A smaller eps rounds to zero in f16 and is rejected.
         self.eps = 1e-7 if strategy.startswith("f16") else EPS
         super().__init__(strategy, {"lr": LR, "eps": self.eps, "weight_decay": 0.0,
-                                    "beta1": beta1, "beta2": beta2}, seed)
+                                    "beta1": beta1, "beta2": beta2}, seed, graph_of(strategy))
+
+    def values(self) -> list[np.ndarray]:
+        """Returns the decoded moments."""
+        first, second = super().values()
+        return [first * np.sqrt(second) if self.graph == "adamw_ratio" else first, second]
 
     def update(self) -> np.ndarray:
         """Returns the bias-corrected m / (sqrt(v) + eps), the step in units of the learning
@@ -309,8 +319,10 @@ def main() -> None:
     for name in options.strategies:
         if name not in known:
             parser.error(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-    # Keep the entries of libraries.py and states.py.
-    results: dict[str, list] = {}
+    # Keep the entries of libraries.py and states.py, and those of strategies that are not named.
+    before = (load("following", options.folder) or {}).get("strategies", {})
+    results: dict[str, list] = {name: figures for name, figures in before.items()
+                                if options.strategies and name not in options.strategies}
     print(HEAD)
     for strategy, figures in measure_all(options.strategies or known, options.beta1,
                                          tuple(options.beta2)):
@@ -318,7 +330,8 @@ def main() -> None:
         figures["follows"] = follows(figures)
         print(row(strategy, figures), flush=True)
     traces = {name: trace(name, options.beta1, TRACED_BETA2) for name in TRACED}
-    update("following", {"beta1": options.beta1, "strategies": results, "traces": traces},
+    ordered = {name: results[name] for name in known if name in results}
+    update("following", {"beta1": options.beta1, "strategies": ordered, "traces": traces},
            options.folder)
 
 
