@@ -133,6 +133,12 @@ def update(name: str, content: dict, folder: pathlib.Path | None = None) -> None
          folder)
 
 
+def graph_of(strategy: str) -> str:
+    """Returns the graph of AdamW that a strategy is made for: one that stores m / sqrt(v), or
+    the usual one."""
+    return "adamw_ratio" if "-ratio4" in strategy else "adamw"
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """Formats a Markdown table."""
     rule = ["---"] + ["--:"] * (len(header) - 1)

@@ -33,7 +33,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
                 str(pathlib.Path(__file__).resolve().parent)]
 
 import torch  # noqa: E402
-from common import RESULTS, load, save  # noqa: E402
+from common import RESULTS, graph_of, load, save  # noqa: E402
 from projects import PEERS, absent, version  # noqa: E402
 from streams import BETA1, EPS, LR, SIZE, STREAMS, Stream  # noqa: E402
 
@@ -108,7 +108,7 @@ class Kernels:
         if name not in self._kernels:
             if name in self._derived:
                 self._write(name, *self._derived[name])
-            self._kernels[name] = tandem.compile("adamw", name, path=self.path)
+            self._kernels[name] = tandem.compile(graph_of(name), name, path=self.path)
         return self._kernels[name]
 
     def _write(self, name: str, base: str, changes: dict[str, str]) -> None:
@@ -160,8 +160,9 @@ class Strategy:
 
     def __init__(self, name: str, kernels: Kernels, start: np.ndarray, beta2: float, seed: int):
         self.name, self.path, self.kernel = name, kernels.path, kernels.of(name)
-        zeros = {role: np.zeros(start.size, np.float32) for role in ("grad", *STATES)}
-        self.planes = tandem.convert_state("adamw", zeros | {"param": start}, "fp32", name,
+        self.graph = graph_of(name)
+        zeros = {role: np.zeros(start.size, np.float32) for role in self.kernel.storages}
+        self.planes = tandem.convert_state(self.graph, zeros | {"param": start}, "fp32", name,
                                            path=self.path)
         shape, addresses = self.kernel.addresses(self.planes)
         self.plan = tandem.Plan(self.kernel)
@@ -179,7 +180,7 @@ class Strategy:
         self.plan.launch([hypers], [integers], threads=1)
 
     def weights(self) -> np.ndarray:
-        wide = tandem.convert_state("adamw", self.planes, self.name, "fp32", path=self.path)
+        wide = tandem.convert_state(self.graph, self.planes, self.name, "fp32", path=self.path)
         return wide["param"].astype(np.float64)
 
 

@@ -35,7 +35,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import load, update  # noqa: E402
+from common import graph_of, load, update  # noqa: E402
 
 import tandem  # noqa: E402
 
@@ -143,11 +143,6 @@ class Stored:
         wide = tandem.convert_state(self.graph, self.planes, self.strategy, "fp32", path=[PATH],
                                     threads=1)
         return [wide[name].astype(np.float64) for name in self.states]
-
-
-def graph_of(strategy: str) -> str:
-    """Returns the graph that a strategy is made for: one that stores m / sqrt(v), or AdamW."""
-    return "adamw_ratio" if strategy.endswith("-ratio4") else "adamw"
 
 
 class AdamW(Stored):
