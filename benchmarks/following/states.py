@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import update  # noqa: E402
+from common import load, update  # noqa: E402
 from following import EPS, LEVELS, LR, WARM, Elements, Stored, Stream  # noqa: E402
 
 import tandem  # noqa: E402
@@ -128,7 +128,9 @@ def main() -> None:
     parser.add_argument("--folder", type=pathlib.Path, help="for following.json, "
                         "benchmarks/results by default")
     options = parser.parse_args()
-    results: dict[str, dict] = {}
+    # Keep the figures of strategies that are not named.
+    before = (load("following", options.folder) or {}).get("graphs", {})
+    results: dict[str, dict] = dict(before) if options.strategies else {}
     print(f"{'graph':14}{'strategy':24}{'x3':>8}{'x0.3':>8}{'left':>10}{'rest':>8}")
     for graph, strategy, figures in measure_all(GRAPHS,
                                                 options.strategies or tandem.strategies()):
