@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/accuracy")]
 from accuracy_page import BETA2, F32, RECORDED, Results  # noqa: E402
-from common import RESULTS, load  # noqa: E402
+from common import RESULTS, graph_of, load  # noqa: E402
 from streams import STREAMS  # noqa: E402
 
 TARGET = ROOT / "python/tandem/torch/optim/advice/measured.json"
@@ -78,7 +78,9 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
     for name, kept in sorted(live["strategies"].items()):
         of = kept["kept"]
         found = errors(accuracy, name, of["states"])
-        if not found or name not in following["strategies"]:
+        # recommend is for AdamW's usual graph.
+        if (not found or name not in following["strategies"]
+                or graph_of(name) != "adamw"):
             continue
         strategies[name] = {
             **{part: at_least(of[part]) for part in ("weights", "gradients", "states")},
