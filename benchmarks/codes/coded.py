@@ -69,7 +69,7 @@ def float_numbers(exponent: int, mantissa: int) -> np.ndarray:
     return numbers / numbers[-1]
 
 
-#: The magnitudes of the signed dynamic map of 4 bits, of which 1 has no negative.
+#: The magnitudes of the signed dynamic map of 4 bits. All except 1 have a negative, too.
 DYNAMIC = np.array([0, 0.0055, 0.0325, 0.0775, 0.2125, 0.4375, 0.6625, 0.8875, 1])
 
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the loads and stores of planes of which each byte holds
-// the codes of two elements.
+// This file implements the loads and stores of planes whose bytes hold the
+// codes of two elements each.
 //
 //===----------------------------------------------------------------------===//
 

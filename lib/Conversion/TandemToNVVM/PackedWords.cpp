@@ -34,7 +34,7 @@ static Value permute(SequenceBuilder &b, Value low, Value high,
                                  NVVM::PermuteMode::DEFAULT);
 }
 
-/// Returns the words of a vector of bytes, of which the last has zeros past the
+/// Returns the words of a vector of bytes. The last word has zeros past the
 /// vector's end.
 static SmallVector<Value> getWords(SequenceBuilder &b, Value bytes) {
   int64_t count = countLanes(bytes);

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests states of which a byte holds two codes: their shapes, state dicts, conversions and
+# This file tests states whose bytes hold two codes each: their shapes, state dicts, conversions and
 # layouts, and what is refused.
 #
 #===----------------------------------------------------------------------===#

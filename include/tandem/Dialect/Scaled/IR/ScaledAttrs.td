@@ -79,9 +79,8 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
   let summary = "a float of any few bits";
   let description = [{
     A sign, `exponent` and `mantissa` bits in the low bits of the smallest of i8, i16
-    and i32 that holds them; the bits above are 0, and ignored when read. A code of at
-    most 4 bits takes half of a byte, of which the first of two neighbours in a row has
-    the low half.
+    and i32 that holds them; the bits above are 0, and ignored when read. If a code has at
+    most 4 bits, two neighbours in a row share a byte, and the first has its low half.
     With E and M the fields, a number is M * 2^(1 - bias - mantissa) where E = 0,
     else (2^mantissa + M) * 2^(E - bias - mantissa). `bias` is
     2^(exponent - 1) - 1 unless given. `specials` are the codes that are not
