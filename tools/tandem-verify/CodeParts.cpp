@@ -35,13 +35,35 @@ struct Storage {
   std::string name, text;
   /// The number of bytes of an element of each plane.
   std::vector<unsigned> planes;
+  /// The number of elements that share an entry of the first plane: two, each
+  /// in four bits, or one.
+  unsigned shared = 1;
   using Codes = std::array<uint16_t, 2>;
   std::function<Codes(float)> write;
   std::function<float(Codes)> read;
+
+  /// Returns the codes of some elements that begin with an entry, joined for
+  /// each plane; the earlier element has the lower bits.
+  Codes encode(const uint32_t *x) const {
+    Codes all = {};
+    for (unsigned i = 0; i < shared; ++i) {
+      Codes codes = write(fromBits(x[i]));
+      for (size_t plane = 0; plane < planes.size(); ++plane)
+        all[plane] |= codes[plane] << 4 * i;
+    }
+    return all;
+  }
+
+  /// Returns the number of an element in the entry that it shares.
+  float decode(Codes codes, size_t index) const {
+    if (shared > 1)
+      codes[0] = codes[0] >> 4 * (index % shared) & 0xF;
+    return read(codes);
+  }
 };
 
 std::vector<PlaneDecl> declare(const Storage &storage) {
-  std::vector<PlaneDecl> planes = {{"q", storage.planes[0]}};
+  std::vector<PlaneDecl> planes = {{"q", storage.planes[0], storage.shared}};
   if (storage.planes.size() == 2)
     planes.push_back({"q.low", storage.planes[1]});
   return planes;
@@ -56,10 +78,10 @@ public:
 
   void expect(Block &block) const override {
     const auto *x = block.inputs[0].get<uint32_t>();
-    for (size_t i = 0; i < block.size; ++i) {
-      Storage::Codes codes = storage.write(fromBits(x[i]));
+    for (size_t i = 0; i < block.size; i += storage.shared) {
+      Storage::Codes codes = storage.encode(x + i);
       for (size_t plane = 0; plane < block.expected.size(); ++plane)
-        put(block.expected[plane], i, codes[plane]);
+        put(block.expected[plane], i / storage.shared, codes[plane]);
     }
   }
 
@@ -76,10 +98,11 @@ public:
 
   void expect(Block &block) const override {
     for (size_t i = 0; i < blockSize; ++i) {
-      Storage::Codes codes = {uint16_t(block.inputs[0].at(i)), 0};
+      Storage::Codes codes = {uint16_t(block.inputs[0].at(i / storage.shared)),
+                              0};
       if (block.inputs.size() == 2)
         codes[1] = uint16_t(block.inputs[1].at(i));
-      block.expected[0].get<uint32_t>()[i] = toBits(storage.read(codes));
+      block.expected[0].get<uint32_t>()[i] = toBits(storage.decode(codes, i));
     }
   }
 
@@ -178,10 +201,12 @@ struct Minifloat {
 static Storage makeMinifloat(const char *name, const char *text,
                              Minifloat format) {
   unsigned bytes = format.signBit() < 8 ? 1 : 2;
+  unsigned shared = format.signBit() < 4 ? 2 : 1;
   double largest = format.getLargest();
   return {name,
           ("#tandem.coded<#scaled.minifloat<" + llvm::Twine(text) + ">>").str(),
           {bytes},
+          shared,
           [=](float x) { return Storage::Codes{format.encode(x, largest), 0}; },
           [=](Storage::Codes codes) { return format.decode(codes[0]); }};
 }
@@ -267,6 +292,7 @@ static Storage makeDynamic(const char *sign) {
   return {std::string("dynamic-") + sign,
           llvm::formatv("#tandem.coded<#scaled.dynamic<{0}>>", sign).str(),
           {1},
+          1,
           [=](float x) { return Storage::Codes{code.encode(x), 0}; },
           [=](Storage::Codes codes) { return code.decode(codes[0]); }};
 }
@@ -288,7 +314,7 @@ static Storage makeSoftsign() {
     float w = float(int8_t(codes[0])) / 127;
     return w / (2 - std::fabs(w));
   };
-  return {"softsign", "#tandem.coded<#scaled.softsign>", {1}, write, read};
+  return {"softsign", "#tandem.coded<#scaled.softsign>", {1}, 1, write, read};
 }
 
 static Storage makeRoot() {
@@ -303,7 +329,7 @@ static Storage makeRoot() {
     return codes[0] == 255 ? std::numeric_limits<float>::quiet_NaN()
                            : root * root;
   };
-  return {"root", "#tandem.coded<#scaled.root>", {1}, write, read};
+  return {"root", "#tandem.coded<#scaled.root>", {1}, 1, write, read};
 }
 
 static Storage makeRemainder() {
@@ -321,7 +347,7 @@ static Storage makeRemainder() {
     auto high = uint16_t(codes[0] - (codes[1] >> 15));
     return fromBits(uint32_t(high) << 16 | codes[1]);
   };
-  return {"remainder", "#tandem.remainder", {2, 2}, write, read};
+  return {"remainder", "#tandem.remainder", {2, 2}, 1, write, read};
 }
 
 //===----------------------------------------------------------------------===//
