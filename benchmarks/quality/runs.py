@@ -7,13 +7,15 @@
 # when it ends.
 #
 #===----------------------------------------------------------------------===#
-"""Measures final losses of the demo's model under every strategy, compared with fp32.
+"""Measures final losses of the demo's model, in several sizes, under many strategies, compared
+with fp32.
 
 Each cell is a strategy, a seed and a learning rate. Cells that the result file has are not run
 again, so an interrupted run can be resumed.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
@@ -27,19 +29,54 @@ import tandem  # noqa: E402
 import torch  # noqa: E402
 from common import RESULTS, save  # noqa: E402
 from demo_model import Progress, check_strategy, config, load_corpus, train  # noqa: E402
+from model import ModelShape  # noqa: E402
 
-CANDIDATES = pathlib.Path(__file__).resolve().parent / "strategies"
+FOLDER = pathlib.Path(__file__).resolve().parent / "strategies"
+#: The published forms of strategies that differ from the library's.
+PUBLISHED = ("adam8bit-published", "coat-published", "fp8-lm-published",
+             "fp8-lm-published-fp8-weight", "fp8-lm-published-fp8-moments")
+#: The strategies that larger models train under, and those that the largest does.
+NARROW = ("fp32", "bf16", "flash-f16", "residual-mulaw", "dither-mulaw", "residual-ratio4",
+          "dither-ratio4")
+LARGEST = ("fp32", "bf16", "dither-mulaw", "residual-ratio4", "dither-ratio4", "flash-f16",
+           "adam8bit-published", "coat-published")
 
 
-def result_name(quick: bool) -> str:
-    """Returns the name of the result file; each model size has a separate one."""
-    return "quality_small" if quick else "quality"
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A size of the model, and the cells that are run by default."""
+
+    title: str
+    shape: ModelShape
+    strategies: tuple[str, ...] | None = None  #: None means all
+    seeds: str = "0,1,2"
+    lrs: str = "1e-3,2e-3,4e-3"
+    steps: int = 1500
+
+
+SIZES = {
+    "64k": Size("64 thousand parameters", ModelShape(64, 1, 4, 32)),
+    "246k": Size("246 thousand parameters", ModelShape(96, 2, 4, 64), NARROW),
+    "1M": Size("1 million parameters", ModelShape(160, 3, 4, 64), NARROW, lrs="2e-3", steps=2000),
+    "3M": Size("3.2 million parameters", ModelShape(256, 4, 4, 64), LARGEST, "0", "1e-3", 2000),
+}
+QUICK = Size("a brief run", SIZES["64k"].shape, None, "0", "2e-3", 60)
+
+
+def result_name(size: str, quick: bool = False) -> str:
+    """Returns the name of a size's result file."""
+    return "quality_quick" if quick else f"quality_{size}"
 
 
 def strategies(path: list[str]) -> list[str]:
-    """Returns the library's strategies and those in the folders of a path."""
-    found = [file.stem for folder in path
-             for file in sorted(pathlib.Path(folder).glob("*.mlir"))]
+    """Returns the library's strategies, and the published forms that a path has."""
+    found = {file.stem for folder in path for file in pathlib.Path(folder).glob("*.mlir")}
+    return [*tandem.strategies(), *(name for name in PUBLISHED if name in found)]
+
+
+def available(path: list[str]) -> list[str]:
+    """Returns the library's strategies and all in the folders of a path."""
+    found = [file.stem for folder in path for file in sorted(pathlib.Path(folder).glob("*.mlir"))]
     return list(dict.fromkeys([*tandem.strategies(), *found]))
 
 
@@ -47,31 +84,44 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="64k",
+                        help="of the model (default: %(default)s)")
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
                         help="start no cell that would end later than this")
-    parser.add_argument("--strategies", help="comma-separated (default: all)")
+    parser.add_argument("--strategies", help="comma-separated (default: those of the size)")
     parser.add_argument("--path", action="append", metavar="FOLDER",
                         help="with strategies beside the library's (default: "
                         "benchmarks/quality/strategies; repeat for several)")
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--lrs", default="1e-3,2e-3,4e-3")
-    parser.add_argument("--steps", type=int, default=1500, help="of each cell")
-    parser.add_argument("--quick", action="store_true", help="the demo's small model")
+    parser.add_argument("--seeds", help="comma-separated (default: those of the size)")
+    parser.add_argument("--lrs", help="comma-separated (default: those of the size)")
+    parser.add_argument("--steps", type=int, help="of each cell (default: those of the size)")
+    parser.add_argument("--quick", action="store_true",
+                        help="60 steps of the smallest model under every strategy, for a try")
+    parser.add_argument("--threads", type=int, default=1,
+                        help="of PyTorch (default: %(default)s)")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder of the result (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    return checked(parser, parser.parse_args(arguments))
+
+
+def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Fills in the size's defaults, and refuses options without a meaning."""
+    size = QUICK if options.quick else SIZES[options.size]
+    options.shape = size.shape
+    options.steps = size.steps if options.steps is None else options.steps
     if options.steps < 10:
         parser.error(f"--steps {options.steps}: give at least 10 steps")
-    options.path = options.path or [str(CANDIDATES)]
-    known = strategies(options.path)
-    options.strategies = options.strategies.split(",") if options.strategies else known
-    unknown = set(options.strategies) - set(known)
-    if unknown:
-        parser.error(f"--strategies: there is no {sorted(unknown)[0]}; there are "
-                     + ", ".join(known))
+    if options.threads < 1:
+        parser.error(f"--threads {options.threads}: give at least 1 thread")
+    options.path = options.path or [str(FOLDER)]
+    given = options.strategies and options.strategies.split(",")
+    options.strategies = given or list(size.strategies or strategies(options.path))
+    known = available(options.path)
+    if unknown := sorted(set(options.strategies) - set(known)):
+        parser.error(f"--strategies: there is no {unknown[0]}; there are " + ", ".join(known))
     try:
-        options.seeds = [int(seed) for seed in options.seeds.split(",")]
-        options.lrs = [float(lr) for lr in options.lrs.split(",")]
+        options.seeds = [int(seed) for seed in (options.seeds or size.seeds).split(",")]
+        options.lrs = [float(lr) for lr in (options.lrs or size.lrs).split(",")]
     except ValueError as error:
         parser.error(f"--seeds are whole numbers, --lrs numbers: {error}")
     return options
@@ -80,8 +130,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 class Results:
     """A size's result: cells as lr -> seed -> figures for each strategy."""
 
-    def __init__(self, folder: pathlib.Path, setting: dict):
-        self.folder, self.name = folder, result_name(setting["quick"])
+    def __init__(self, folder: pathlib.Path, name: str, setting: dict):
+        self.folder, self.name = folder, name
         self.content = {"setting": setting, "refused": {}, "cells": {}}
         path = folder / f"{self.name}.json"
         if path.exists():
@@ -137,6 +187,8 @@ def run_cell(strategy: str, corpus, setting) -> dict:
         "edq_ratio": number(statistics.fmean(record.edq_ratio)),
         "lost_share": number(statistics.fmean(record.lost_share)),
         "bytes_per_parameter": record.bytes_per_parameter,
+        "parameters": record.parameters,
+        "losses": record.validation_loss,
         "seconds": time.monotonic() - start,
     }
 
@@ -144,8 +196,9 @@ def run_cell(strategy: str, corpus, setting) -> dict:
 def run(options: argparse.Namespace) -> None:
     """Runs the missing cells, seed by seed, until the budget is spent."""
     start, took = time.monotonic(), []
-    results = Results(options.results, {
-        "steps": options.steps, "quick": options.quick, "torch": torch.__version__})
+    torch.set_num_threads(options.threads)
+    results = Results(options.results, result_name(options.size, options.quick), {
+        "steps": options.steps, "size": options.size, "torch": torch.__version__})
     names = usable(options, results)
     cells = [(name, lr, seed) for seed in options.seeds for lr in options.lrs
              for name in names if not results.has(name, lr, seed)]
@@ -159,7 +212,8 @@ def run(options: argparse.Namespace) -> None:
         left = f", {expected * (len(cells) - index) / 60:.0f} min left" if took else ""
         print(f"[{total - len(cells) + index + 1}/{total}{left}] "
               f"seed {seed}, lr {lr:g}", flush=True)
-        setting = config(options.quick, options.steps, seed, lr, tuple(options.path))
+        setting = dataclasses.replace(
+            config(False, options.steps, seed, lr, tuple(options.path)), shape=options.shape)
         figures = run_cell(name, corpus, setting)
         took.append(figures["seconds"])
         results.add(name, lr, seed, figures)

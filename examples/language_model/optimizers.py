@@ -62,6 +62,11 @@ def split_name(name: str) -> tuple[str, str | None]:
     return strategy, recipe or None
 
 
+def stores_ratio(strategy: str) -> bool:
+    """Whether a strategy is made for AdamW's graph that stores m / sqrt(v)."""
+    return "-ratio" in strategy
+
+
 def parameter_dtype(name: str, path: Sequence[str] = ()) -> torch.dtype:
     """Returns the format of the weights and gradients that the model computes with."""
     planes = tandem.compile("adamw", split_name(name)[0], path=path).planes
@@ -88,6 +93,7 @@ def make_optimizer(
         strategy=split_name(name)[0],
         metrics=metrics,
         path=path,
+        stores_ratio=stores_ratio(split_name(name)[0]),
         # The runs compare strategies, which therefore apply to norms as well.
         min_8bit_size=0,
     )

@@ -87,6 +87,10 @@ class AdamW(_Choosing):
                  memory=None, **options):
         graph = _graphs.adamw(decay, eps_inside_root, max_norm, stores_ratio,
                               "tandem.torch.Optimizer")
+        if stores_ratio and options.get("strategy") == AUTO:
+            raise ValueError("strategy='auto' does not choose for stores_ratio=True: how far "
+                             "weights end from float64's was measured for graphs that store m; "
+                             "name a strategy, such as 'residual-ratio4'")
         params = self._chosen("AdamW", params, memory, betas, options,
                               **_given(max_norm=max_norm))
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,

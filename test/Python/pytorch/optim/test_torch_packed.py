@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
+from tandem import _convert  # noqa: E402
 
 SHAPES = ((15,), (3, 5), (7, 33), (5, 301), (8, 3, 3, 3), (64, 64))
 RATIO = {"stores_ratio": True, "min_8bit_size": 0, "lr": 1e-2}
@@ -127,6 +128,8 @@ def test_errors(tmp_path):
     for options in ({"decay": "before"}, {"eps_inside_root": True}, {"max_norm": 1.0}):
         with pytest.raises(ValueError, match="stores_ratio needs decay='inside'"):
             tt.AdamW(parameters([(4,)]), stores_ratio=True, **options)
+    with pytest.raises(ValueError, match="'auto' does not choose for stores_ratio=True"):
+        tt.AdamW(parameters([(4,)]), stores_ratio=True, strategy="auto")
     (tmp_path / "all.mlir").write_text(FOUR.format(param=packed, grad=packed).replace(
         "@four", "@all").replace("#tandem.float<f32>", packed))
     kernel = tandem.compile("lion", "all", path=[tmp_path])
@@ -135,6 +138,21 @@ def test_errors(tmp_path):
         kernel(arrays, lr=1e-3, step=1)
     assert {p.name: p.type for p in kernel.planes if p.is_packed} == {
         "param": "i4x2", "grad": "i4x2", "exp_avg": "i4x2"}
+
+
+@pytest.mark.parametrize("optimizer", [tt.AdamW, tt.Lion, tt.SGD])
+def test_averages_in_even_steps_warn(optimizer):
+    """A strategy that is made for m / sqrt(v) warns if the graph stores an average."""
+    _convert._compile.cache_clear()
+    options = {"momentum": 0.9} if optimizer is tt.SGD else {}
+    with pytest.warns(UserWarning, match="'dither-ratio4' stores '.*' of .* in 16 even steps"):
+        optimizer(parameters([(4, 4)]), lr=1e-3, strategy="dither-ratio4", **options)
+
+
+def test_ratios_in_even_steps_do_not_warn(recwarn):
+    _convert._compile.cache_clear()
+    tt.AdamW(parameters([(4, 4)]), strategy="dither-ratio4", **RATIO)
+    assert not [one for one in recwarn if "even steps" in str(one.message)]
 
 
 def test_states_of_another_width_are_refused():
