@@ -139,6 +139,13 @@ def graph_of(strategy: str) -> str:
     return "adamw_ratio" if "-ratio4" in strategy else "adamw"
 
 
+def origin(result: dict) -> str:
+    """Describes the date of a result and the commit that it was measured at."""
+    machine = result["machine"]
+    dirty = " and changes" if machine["changed_files"] else ""
+    return f"{machine['date']}, commit {machine['commit'][:12]}{dirty}"
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """Formats a Markdown table."""
     rule = ["---"] + ["--:"] * (len(header) - 1)

@@ -161,18 +161,18 @@ def validation(cell: dict) -> float:
 
 def quality(results: Results) -> Cells:
     """Returns the cells of the small model."""
-    return Cells(results["quality_small"])
+    return Cells(results["quality_64k"])
 
 
 def training_size(results: Results) -> str:
     """Describes the trainings of the small model."""
-    steps = results["quality_small"]["setting"]["steps"]
+    steps = results["quality_64k"]["setting"]["steps"]
     seeds = len(quality(results).of("fp32", RATES[0]))
     return f"64 thousand parameters, {steps:,} steps, {len(RATES)} rates, {seeds} seeds"
 
 
 #: The command and the size of the trainings.
-QUALITY = {"command": "`scripts/quality.sh --quick`", "size": training_size}
+QUALITY = {"command": "`scripts/quality.sh --sizes 64k`", "size": training_size}
 
 
 def above_at_all_rates(first: str, second: str, figure=validation) -> Callable[[Results], Found]:

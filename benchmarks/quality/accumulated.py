@@ -28,7 +28,7 @@ from demo_model import (  # noqa: E402
     Progress, check_strategy, config, load_corpus, stream)
 from moments import NORMAL, SIGNED, UNSIGNED, WHOLE  # noqa: E402
 from round_trip import expanded, scaled  # noqa: E402
-from runs import CANDIDATES, strategies  # noqa: E402
+from runs import FOLDER, strategies  # noqa: E402
 
 F32 = "#tandem.float<f32>"
 BF16 = {"bf16": "#tandem.float<bf16>"}
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder of the result (default: %(default)s)")
     options = parser.parse_args()
-    path, corpus = options.path or [str(CANDIDATES)], load_corpus()
+    path, corpus = options.path or [str(FOLDER)], load_corpus()
     recorded = []
     for seed in range(options.seeds):
         setting = dataclasses.replace(config(options.quick, options.steps, seed),

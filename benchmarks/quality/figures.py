@@ -6,12 +6,14 @@
 # This file draws the plots of docs/Quality.md and writes them to docs/images.
 #
 #===----------------------------------------------------------------------===#
-"""Draws errors by range, and sums of gradients by number of ranks."""
+"""Draws losses by bytes, errors by range, and sums of gradients by number of ranks."""
 
 import math
 import pathlib
+import statistics
 
 import matplotlib
+import trainings
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -75,3 +77,81 @@ def gradient_sum(result: dict, folder: pathlib.Path) -> None:
         axes.grid(alpha=0.3)
     panels[0].legend(fontsize=8, frameon=False)
     _save(figure, folder / "quality-gradients.png")
+
+
+#: The kinds of strategies in the plot of losses, with their prefixes.
+KINDS = {
+    "published forms": ("-published",),
+    "four bits": ("-ratio4",),
+    "dithered, residual and scaled codes": ("dither-", "residual-", "flash-f16"),
+}
+#: A run that ends this far above f32 lies at the top of the plot, in nats.
+TOP = 1.5
+
+
+def kind_of(name: str) -> str:
+    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)),
+                "others of the library")
+
+
+def training(results: dict, folder: pathlib.Path) -> None:
+    """Plots losses above fp32's by bytes under all strategies, and by size under some."""
+    if trainings.ALL not in results:
+        return
+    figure, (left, right) = plt.subplots(1, 2, figsize=(14, 5.5), width_ratios=(3, 2))
+    _by_bytes(left, results[trainings.ALL]["cells"])
+    _by_size(right, results)
+    for axes in (left, right):
+        axes.set_yscale("symlog", linthresh=0.01)
+        axes.set_ylim(-0.1, 2 * TOP)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_ylabel("loss above f32, nats per character")
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8, frameon=False, loc="upper right")
+    _save(figure, folder / "quality-training.png")
+
+
+def _points(cells: dict, name: str) -> tuple[float, float]:
+    """Returns the mean and the deviation of a strategy's gaps; those that diverge lie at TOP."""
+    found = trainings.all_gaps(cells, name)
+    if not found:
+        return TOP, 0.0
+    return (min(statistics.fmean(found), TOP),
+            statistics.stdev(found) if len(found) > 1 else 0.0)
+
+
+def _by_bytes(axes, cells: dict) -> None:
+    names = sorted(set(cells) - {"fp32"}, key=lambda name: trainings.bytes_of(cells[name]))
+    kinds = ["others of the library", *KINDS]
+    for number, kind in enumerate(kinds):
+        of = [name for name in names if kind_of(name) == kind]
+        if not of:
+            continue
+        points = [_points(cells, name) for name in of]
+        axes.errorbar([trainings.bytes_of(cells[name]) for name in of], [y for y, _ in points],
+                      [deviation for _, deviation in points], linestyle="none", capsize=2,
+                      marker=MARKERS[number], markersize=6, fillstyle="none",
+                      color=COLOURS[number], label=kind)
+    for name in names:
+        y, _ = _points(cells, name)
+        if abs(y) > 0.006 or "ratio4" in name:
+            axes.annotate(name, (trainings.bytes_of(cells[name]), y), fontsize=6.5,
+                          xytext=(5, 3), textcoords="offset points")
+    axes.set_xlabel("bytes of a parameter with its gradient and states")
+    axes.set_title(f"{trainings.TITLES[trainings.ALL]}, all strategies", fontsize=10)
+
+
+def _by_size(axes, results: dict) -> None:
+    sizes = list(results)
+    names = {name: None for size in sizes if size != trainings.ALL
+             for name in results[size]["cells"] if name != "fp32"}
+    for number, name in enumerate(names):
+        at = [i for i, size in enumerate(sizes) if name in results[size]["cells"]]
+        points = [_points(results[sizes[i]]["cells"], name) for i in at]
+        axes.errorbar([i + 0.03 * number for i in at], [y for y, _ in points],
+                      [deviation for _, deviation in points], capsize=2, label=name,
+                      marker=MARKERS[number % len(MARKERS)], fillstyle="none", **_style(number))
+    axes.set_xticks(range(len(sizes)), [trainings.TITLES[size].replace(" parameters", "")
+                                        for size in sizes], fontsize=8)
+    axes.set_title("by size of the model", fontsize=10)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
-from common import RESULTS, save  # noqa: E402
+from common import RESULTS, graph_of, save  # noqa: E402
 from tandem._plane import RoleKind  # noqa: E402
 
 SIZE = 512
@@ -46,7 +46,12 @@ def make(strategy: str, **options):
     torch.manual_seed(0)
     layers = [torch.nn.Linear(SIZE, SIZE, bias=False) for _ in range(LAYERS)]
     model = torch.nn.Sequential(*layers).to(dtype_of(strategy))
-    return model, tt.AdamW(model.parameters(), strategy=strategy, eps=EPS, **options)
+    return model, make_optimizer(model, strategy, **options)
+
+
+def make_optimizer(model: torch.nn.Module, strategy: str, **options) -> tt.AdamW:
+    return tt.AdamW(model.parameters(), strategy=strategy, eps=EPS,
+                    stores_ratio=graph_of(strategy) == "adamw_ratio", **options)
 
 
 def backward(model) -> None:
@@ -82,8 +87,7 @@ def measure_released(strategy: str) -> dict:
     for p in model.parameters():
         p.register_post_accumulate_grad_hook(
             lambda p: most.append(optimizer.live_bytes()["gradients"] / p.nbytes))
-    optimizer = tt.AdamW(model.parameters(), strategy=strategy, eps=EPS,
-                         gradient_release=True)
+    optimizer = make_optimizer(model, strategy, gradient_release=True)
     backward(model)
     live = per_parameter(optimizer.live_bytes())
     return {"derived": optimizer.bytes_per_parameter, "layers": max(most),

@@ -30,6 +30,7 @@ import torch  # noqa: E402
 from common import RESULTS, save  # noqa: E402
 from demo_model import Progress, check_strategy, config, load_corpus, train  # noqa: E402
 from model import ModelShape  # noqa: E402
+from trainings import TITLES, result_name  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "strategies"
 #: The published forms of strategies that differ from the library's.
@@ -46,7 +47,6 @@ LARGEST = ("fp32", "bf16", "dither-mulaw", "residual-ratio4", "dither-ratio4", "
 class Size:
     """A size of the model, and the cells that are run by default."""
 
-    title: str
     shape: ModelShape
     strategies: tuple[str, ...] | None = None  #: None means all
     seeds: str = "0,1,2"
@@ -55,17 +55,13 @@ class Size:
 
 
 SIZES = {
-    "64k": Size("64 thousand parameters", ModelShape(64, 1, 4, 32)),
-    "246k": Size("246 thousand parameters", ModelShape(96, 2, 4, 64), NARROW),
-    "1M": Size("1 million parameters", ModelShape(160, 3, 4, 64), NARROW, lrs="2e-3", steps=2000),
-    "3M": Size("3.2 million parameters", ModelShape(256, 4, 4, 64), LARGEST, "0", "1e-3", 2000),
+    "64k": Size(ModelShape(64, 1, 4, 32)),
+    "246k": Size(ModelShape(96, 2, 4, 64), NARROW),
+    "1M": Size(ModelShape(160, 3, 4, 64), NARROW, lrs="2e-3", steps=2000),
+    "3M": Size(ModelShape(256, 4, 4, 64), LARGEST, "0", "1e-3", 2000),
 }
-QUICK = Size("a brief run", SIZES["64k"].shape, None, "0", "2e-3", 60)
-
-
-def result_name(size: str, quick: bool = False) -> str:
-    """Returns the name of a size's result file."""
-    return "quality_quick" if quick else f"quality_{size}"
+assert list(SIZES) == list(TITLES)
+QUICK = Size(SIZES["64k"].shape, None, "0", "2e-3", 60)
 
 
 def strategies(path: list[str]) -> list[str]:

@@ -94,7 +94,7 @@ def test_places():
 
 
 def test_missing_results_are_not_run():
-    names = ("quality_small", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
+    names = ("quality_64k", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
              "distributed/bytes", "distributed/noise", "distributed/parallel_bytes",
              "distributed/zero_balance", "precision/coat", "precision/collage",
              "precision/fp8-lm", "precision/memory", "precision/published")
@@ -143,12 +143,12 @@ def one_seed(result):
 CHANGES = (
     ("Collage", "Options A, B, C and D take", "live_bytes",
      scale("strategies", "bf16", "kept", "weights"), "fails"),
-    ("Collage", "At a beta2 of 0.999 A ends", "quality_small", swap("bf16", "fp32-optim"), "fails"),
-    ("Collage", "Collage-plus (C) ends", "quality_small",
+    ("Collage", "At a beta2 of 0.999 A ends", "quality_64k", swap("bf16", "fp32-optim"), "fails"),
+    ("Collage", "Collage-plus (C) ends", "quality_64k",
      swap("collage-plus", "collage-light"), "fails"),
-    ("Collage", "Collage-plus (C) ends", "quality_small", one_seed, "few"),
-    ("Collage", "Under A a large share", "quality_small", swap("bf16", "collage-plus"), "fails"),
-    ("Collage", "A has the lowest", "quality_small", swap("bf16", "collage-light"), "fails"),
+    ("Collage", "Collage-plus (C) ends", "quality_64k", one_seed, "few"),
+    ("Collage", "Under A a large share", "quality_64k", swap("bf16", "collage-plus"), "fails"),
+    ("Collage", "A has the lowest", "quality_64k", swap("bf16", "collage-light"), "fails"),
     ("FP8-LM", "8 bits save most", "distributed/bytes",
      scale("formulas", "32", "f32 ring"), "fails"),
     ("FP8-LM", "A sum of gradients", "distributed/bytes",

@@ -32,6 +32,7 @@ import gradient_sum  # noqa: E402
 import moments  # noqa: E402
 import page  # noqa: E402
 import representation  # noqa: E402
+import trainings  # noqa: E402
 from round_trip import encode, expanded, round_trip, scaled  # noqa: E402
 
 #===----------------------------------------------------------------------===#
@@ -232,7 +233,7 @@ def test_accumulated(tmp_path):
             storages = accumulated.compare_storages(recorded, some)
             whole = accumulated.compare_strategies(
                 recorded, ["fp32", "same", "low", "f16"],
-                [folder, str(accumulated.CANDIDATES)])
+                [folder, str(accumulated.FOLDER)])
         print(json.dumps([storages, whole]))""", tmp_path))
     storages, whole = found
     assert list(whole) == ["fp32", "same", "low"]
@@ -303,12 +304,12 @@ def test_runs_refusals(tmp_path):
     reason."""
     refused, *bad = run_cells(
         tmp_path, [*CELLS, "--strategies", "f16,fp32"], ["--strategies", "fp23"],
-        ["--steps", "3"], ["--lrs", "fast"])
+        ["--steps", "3"], ["--lrs", "fast"], ["--threads", "0"])
     assert refused["status"] == 0 and list(refused["left"]["cells"]) == ["fp32"]
     assert "eps" in refused["left"]["refused"]["f16"]
     assert "- `f16`: " in page.page(tmp_path)
-    assert [one["status"] for one in bad] == [2, 2, 2]
-    for one, word in zip(bad, ("there is no fp23", "at least 10", "--lrs")):
+    assert [one["status"] for one in bad] == [2, 2, 2, 2]
+    for one, word in zip(bad, ("there is no fp23", "at least 10", "--lrs", "at least 1 thread")):
         assert word in one["out"]
 
 
@@ -319,6 +320,16 @@ tandem.strategy @{name} compute(<f32, f32>) {{
   tandem.assign grad = #tandem.float<f32>
   tandem.assign state = #tandem.float<f32>
 }}""")
+
+
+def test_sizes_have_defaults(tmp_path):
+    """Larger models train under fewer strategies, all of which exist."""
+    done = run_python("-c", "import runs\nfor size in runs.SIZES:\n"
+                      "    one = runs.parse(['--size', size])\n"
+                      "    print(size, len(one.strategies), len(one.seeds), len(one.lrs))\n"
+                      "    for name in one.strategies: runs.check_strategy(name, one.path)")
+    assert done.split("\n")[:-1] == [
+        f"64k {len(tandem.strategies()) + 5} 3 3", "246k 7 3 3", "1M 7 3 1", "3M 8 1 1"]
 
 
 def test_runs_of_candidates(tmp_path):
@@ -339,17 +350,25 @@ def cell(loss):
     return {"validation_loss": loss, "lost_share": 0.0, "bytes_per_parameter": 6.0}
 
 
+CELLS_OF = {
+    "fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}, "0.002": {"0": cell(1.0)}},
+    "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}, "0.002": {"0": cell(1.2)}},
+    "bf16": {"0.001": {"0": cell(None), "1": cell(3.3)}},
+    "flash": {"0.001": {"1": cell(2.5)}}}
+
+
+def result_of(cells):
+    return {"machine": MACHINE, "cells": cells, "refused": {},
+            "setting": {"steps": 5, "size": "64k", "torch": "2"}}
+
+
 def test_training_text():
-    """Gaps are relative to fp32 with the same seed and learning rate."""
-    cells = {"fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}, "0.002": {"0": cell(1.0)}},
-             "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}, "0.002": {"0": cell(1.2)}},
-             "bf16": {"0.001": {"0": cell(None), "1": cell(3.3)}},
-             "flash": {"0.001": {"1": cell(2.5)}}}
-    result = {"machine": MACHINE, "cells": cells, "refused": {},
-              "setting": {"steps": 5, "quick": False, "torch": "2"}}
-    text = page.training_text({"quality_small": None, "quality": result})
-    assert "### The larger model" in text and "### The small model" not in text
-    assert ("| coat | 6 | 3 | 1.2000 | +0.2000 ± 0.1414 | +0.2000 | +0.2000 ± 0.1000 "
+    """Gaps are relative to fp32 with the same seed and learning rate, and their deviation is that of
+    the seeds' means over the rates."""
+    cells = {name: dict(by_lr) for name, by_lr in CELLS_OF.items()}
+    text = trainings.appendix({"64k": result_of(cells)})
+    assert "### With 64 thousand parameters" in text
+    assert ("| coat | 6 | 3 | 1.2000 | +0.2000 ± 0.1414 | +0.2000 | +0.2250 ± 0.1061 "
             "| 0.0 % |") in text
     assert "| bf16 | 6 | 2 |  | diverged |  | diverged | 0.0 % |" in text
     assert "| flash | 6 | 1 |  | -0.5000 |  | -0.5000 | 0.0 % |" in text
@@ -357,22 +376,52 @@ def test_training_text():
     # Among strategies with equal bytes, the best is first and diverged ones are last.
     places = [text.index(f"| {name} |") for name in ("flash", "fp32", "coat", "bf16")]
     assert places == sorted(places)
-    cells["master-weights"] = {"0.001": {"0": cell(2.01), "1": cell(2.99)}}
-    text = page.training_text({"quality_small": result, "quality": None})
-    assert "off fp32 by +0.0000 ± 0.0141" in text
+
+
+def test_sizes_text():
+    """Rows are the strategies of the larger sizes, and columns the sizes."""
+    large = {"fp32": {"0.001": {"0": cell(1.0)}}, "bf16": {"0.001": {"0": cell(1.5)}}}
+    cells = CELLS_OF | {"master-weights": {"0.001": {"0": cell(2.01), "1": cell(2.99)}}}
+    text = trainings.text({"64k": result_of(cells), "3M": result_of(large)})
+    assert "| bf16 | 6 | diverged | +0.5000 | 0.0 % |" in text
+    assert "| coat |" not in text and "off fp32 by +0.0000 ± 0.0141" in text
+    assert "- **3.2 million parameters:** 5 steps, peak learning rate 0.001, 1 seed," in text
+    assert "Not measured yet" in trainings.text({})
+
+
+def test_summary():
+    """The narrowest strategy near fp32 is neither one that loses nor one that is lower by chance of
+    longer steps."""
+    def both(first, second, size):
+        return {"0.001": {"0": cell(first) | {"bytes_per_parameter": size},
+                          "1": cell(second) | {"bytes_per_parameter": size}}}
+
+    cells = {"fp32": both(2.0, 3.0, 16), "bf16": both(2.2, 3.2, 8), "flash": both(2.01, 2.99, 7),
+             "coat": both(1.9, 2.9, 6)}
+    assert trainings.cheapest_without_loss(cells)[:2] == ("flash", 7)
+    text = trainings.summary({"64k": result_of(cells)})
+    assert text.count("\n- ") == 4 and "ends above f32's by +0.2000 ± 0.0000 with 64" in text
+
+
+def test_brief_runs_are_shown_without_others(tmp_path):
+    for name in ("quality_quick", "quality_64k"):
+        assert set(trainings.load_all(tmp_path)) == (set() if name == "quality_quick" else {"64k"})
+        (tmp_path / f"{name}.json").write_text(json.dumps(result_of(CELLS_OF) | {"name": name}))
+    assert trainings.load_all(tmp_path)["64k"]["name"] == "quality_64k"
+
 
 def test_choice_text():
-    """The text names the winner and its competitor, with the measures of both."""
+    """The text names our strategies and others of as many bytes, with the measures of all."""
     one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25],
                                 "along": [1.0, 1.0]}}}
     cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
-             (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
-    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one,
-                                            "adam8bit": one}},
-                            {"cells": cells})
+             (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat-bf16", None))}
+    text = trainings.choice_text({"strategies": {"residual-softsign-root": one, "coat-bf16": one,
+                                                 "adam8bit": one}}, {"64k": {"cells": cells}})
     assert "- **6 bytes:** `residual-softsign-root` (0.6, 0.25, +0.2500), against " in text
-    assert "`coat` (0.6, 0.25, diverged), `adam8bit` (0.6, 0.25, not trained)." in text
-    assert page.choice_text(None, {"cells": cells}) == ""
+    assert "`adam8bit` (0.6, 0.25, not trained), `coat-bf16` (0.6, 0.25, diverged)." in text
+    assert "**5 bytes:**" not in text
+    assert trainings.choice_text(None, {"64k": {"cells": cells}}) == ""
 
 #===----------------------------------------------------------------------===#
 # Memory
@@ -460,6 +509,6 @@ def test_script(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(": done, ") == 5
     text = (tmp_path / "Quality.md").read_text()
-    assert text.startswith((ROOT / "docs/Quality.md").read_text()[:2000])
+    assert text.startswith((ROOT / "docs/Quality.md").read_text()[:300])
     assert "| fp32 | 16 | 1 |" in text
-    assert len(list((tmp_path / "images").glob("*.png"))) == 3
+    assert len(list((tmp_path / "images").glob("*.png"))) == 4

@@ -41,7 +41,7 @@ def call(arguments: list[str], folder: pathlib.Path, dies_in: str = "") -> dict:
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else 1
             print(error.code)
-    file = folder / f"{runs.result_name('--quick' in arguments)}.json"
+    file = folder / f"{runs.result_name('64k', '--quick' in arguments)}.json"
     left = json.loads(file.read_text()) if file.exists() else None
     return {"status": status, "out": out.getvalue(), "left": left}
 

@@ -1,7 +1,0 @@
-// flash with scales that are not rounded.
-tandem.strategy @"flash-f32-scales" compute(<f32, f32>) {
-  tandem.assign param = #tandem.residual<bf16, i8>
-  tandem.assign grad = #tandem.float<bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.root, group = 32, scale = f32>
-  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f32>
-}

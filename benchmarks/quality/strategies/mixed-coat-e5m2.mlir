@@ -1,7 +1,0 @@
-// mixed-coat with a second moment of f8E5M2.
-tandem.strategy @"mixed-coat-e5m2" compute(<f32, f32>) {
-  tandem.assign param = #tandem.expansion<bf16, f8E5M2>
-  tandem.assign grad = #tandem.float<bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E5M2, range = 939524096.0>, group = 128, scale = bf16>
-  tandem.assign state = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 229376.0>, group = 128, scale = bf16>
-}
