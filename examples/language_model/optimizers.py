@@ -63,7 +63,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def stores_ratio(strategy: str) -> bool:
-    """Whether a strategy is made for AdamW's graph that stores m / sqrt(v)."""
+    """Returns whether a strategy is made for AdamW's graph that stores m / sqrt(v)."""
     return "-ratio" in strategy
 
 

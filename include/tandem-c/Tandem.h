@@ -244,6 +244,11 @@ tandemStorageCreateFloats(const char *format);
 /// "bf16" or "f16". Returns null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateWorking(const char *format, const char *codes);
+/// Creates a storage for sums of gradients over backward passes: "f32", a bf16
+/// number and the remainder to an f32 number; "bf16x2", the unevaluated sum of
+/// two bf16 numbers; "bf16+i8", a bf16 number and a residual of 8 bits. Returns
+/// null on failure.
+TANDEM_CAPI_EXPORTED TandemStorage *tandemStorageCreateSums(const char *format);
 /// Creates the storage of the factors of matrix products: codes of an 8-bit
 /// float such as "f8E4M3FN" under an f32 scale for the tensor and, if
 /// `isTransposed`, the codes of the transpose. Returns null on failure.

@@ -37,6 +37,9 @@ TandemStorage *tandemStorageCreateWorking(const char *format,
                                           const char *codes) {
   return createHandle(describeWorking(orElse(format, ""), orElse(codes, "")));
 }
+TandemStorage *tandemStorageCreateSums(const char *format) {
+  return createHandle(describeSums(orElse(format, "")));
+}
 TandemStorage *tandemStorageCreateMatrixCodes(const char *format,
                                               bool isTransposed) {
   return createHandle(describeMatrixCodes(orElse(format, ""), isTransposed));

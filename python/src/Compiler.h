@@ -60,6 +60,7 @@
   FUNCTION(tandemStorageCreateFloats)                                          \
   FUNCTION(tandemStorageCreateMasked)                                          \
   FUNCTION(tandemStorageCreateMatrixCodes)                                     \
+  FUNCTION(tandemStorageCreateSums)                                            \
   FUNCTION(tandemStorageCreateWorking)                                         \
   FUNCTION(tandemStorageDestroy)                                               \
   FUNCTION(tandemStorageGetDynamicCode)                                        \

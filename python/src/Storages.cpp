@@ -39,6 +39,10 @@ public:
     return std::make_unique<Storage>(
         compiler().tandemStorageCreateFloats(format.c_str()));
   }
+  static std::unique_ptr<Storage> createSums(const std::string &format) {
+    return std::make_unique<Storage>(
+        compiler().tandemStorageCreateSums(format.c_str()));
+  }
   static std::unique_ptr<Storage> createWorking(const std::string &format,
                                                 const std::string &codes) {
     return std::make_unique<Storage>(
@@ -100,6 +104,7 @@ void bindStorages(nb::module_ &m) {
   nb::class_<Storage>(m, "Storage")
       .def(nb::init<const std::string &>())
       .def_static("floats", &Storage::createFloats)
+      .def_static("sums", &Storage::createSums)
       .def_static("working", &Storage::createWorking)
       .def_static("matrix_codes", &Storage::createMatrixCodes)
       .def_static("masked", &Storage::createMasked)

@@ -95,6 +95,33 @@ def with_copy(kernel: Kernel, type: str) -> Companion:
                                     kernel.storages | copies))
 
 
+def with_sums(kernel: Kernel, accumulation: str) -> Companion | None:
+    """Returns the same strategy with gradients in a storage for sums of several passes.
+
+    Args:
+        kernel: the graph under the strategy itself.
+        accumulation: "f32", "bf16x2" or "bf16+i8".
+
+    Returns:
+        The companion, of the same name, or None if gradients are stored like this already, or in
+        float32.
+
+    Raises:
+        ValueError: there is no such storage, or the strategy computes in components, which these
+            gradients do not have.
+    """
+    sums = {role: Storage.sums(accumulation).text for role in _roles(kernel, RoleKind.GRAD)
+            if kernel.storages[role] != floats("f32")}
+    storages = kernel.storages | sums
+    if storages == kernel.storages:
+        return None
+    if not kernel.compute.startswith("f32") and accumulation != "bf16x2":
+        raise ValueError(
+            f"grad_accumulation={accumulation!r} is for strategies that compute in f32, and "
+            f"{kernel.strategy!r} computes in components; take 'bf16x2'")
+    return Companion(kernel.strategy, rules_of(kernel.compute, kinds_of(kernel), storages))
+
+
 def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
     """Returns the tensors of some kinds, in order."""
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))

@@ -179,23 +179,21 @@ def compile_written(graph: str | os.PathLike, strategy: str, rules: Rules | None
     return _kernel.compile_rules(graph, strategy, rules, target, **options)
 
 
-#: The averages of gradients in the library's graphs, and a code that only quotients of two averages
-#: are accurate in.
+#: The averages of gradients in the library's graphs.
 _AVERAGES = ("exp_avg", "momentum_buffer")
-_COARSE = "#tandem.scaled<#scaled.linear<bits = 4"
 
 
 @lru_cache(maxsize=256)
 def _compile(graph: str, strategy: str, rules: Rules | None, path: tuple[str, ...],
              target: str, metrics: bool, stamps) -> Kernel:
     kernel = compile_written(graph, strategy, rules, target, path, metrics=metrics)
-    if coarse := [name for name, storage in kernel.storages.items()
-                  if name in _AVERAGES and storage.startswith(_COARSE)]:
+    if coarse := [plane.role for plane in kernel.planes
+                  if plane.is_packed and plane.role in _AVERAGES]:
         warnings.warn(
-            f"strategy {strategy!r} stores {coarse[0]!r} of {kernel.name} in 16 even steps, in "
-            "which an average does not follow its gradients. It is made for a state m / sqrt(v): "
-            "pass stores_ratio=True to AdamW, or take a strategy of 8 bits such as "
-            "'dither-mulaw' or 'residual-mulaw'", UserWarning, stacklevel=2)
+            f"strategy {strategy!r} stores {coarse[0]!r} of {kernel.name} in a few bits, in which "
+            "an average does not follow its gradients. Store m / sqrt(v) in its place, with "
+            "stores_ratio=True of AdamW, or take a strategy of 8 bits such as 'dither-mulaw' or "
+            "'residual-mulaw'", UserWarning, stacklevel=2)
     return kernel
 
 

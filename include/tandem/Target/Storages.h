@@ -59,6 +59,10 @@ llvm::Expected<StorageDescription> describeFloats(llvm::StringRef format);
 llvm::Expected<StorageDescription> describeWorking(llvm::StringRef format,
                                                    llvm::StringRef codes);
 
+/// Describes a storage for sums of gradients over backward passes, with f32
+/// values: "f32", "bf16x2" or "bf16+i8".
+llvm::Expected<StorageDescription> describeSums(llvm::StringRef format);
+
 /// Describes codes of an 8-bit float under an f32 scale for the whole tensor,
 /// with a transposed copy of the codes or without one.
 llvm::Expected<StorageDescription> describeMatrixCodes(llvm::StringRef format,

@@ -12,6 +12,7 @@
 
 #include "tandem/Target/Storages.h"
 #include "StorageText.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -122,6 +123,19 @@ static llvm::Expected<StorageDescription> describeMade(
 llvm::Expected<StorageDescription> tandem::describeFloats(StringRef format) {
   SessionModule session;
   return describe(makeFloats(session, format));
+}
+
+llvm::Expected<StorageDescription> tandem::describeSums(StringRef format) {
+  StringRef text = llvm::StringSwitch<StringRef>(format)
+                       .Case("f32", "#tandem.remainder")
+                       .Case("bf16x2", "#tandem.expansion<bf16 x 2>")
+                       .Case("bf16+i8", "#tandem.residual<bf16, i8>")
+                       .Default("");
+  if (text.empty())
+    return ErrorBuilder(TandemErrorArgument)
+           << "gradients add up in 'f32', 'bf16x2' or 'bf16+i8', got '" +
+                  format + "'";
+  return describeStorage(text);
 }
 
 llvm::Expected<StorageDescription> tandem::describeWorking(StringRef format,

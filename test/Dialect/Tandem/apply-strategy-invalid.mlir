@@ -106,21 +106,6 @@ func.func @stochastic_under_component(%p: tensor<?xf32> {tandem.role = #p}) -> t
 // -----
 
 #p = #tandem.role<param "p">
-#g = #tandem.role<grad "g">
-
-tandem.strategy @mine compute(<component, bf16>) {
-  tandem.assign param = #tandem.float<bf16>
-  tandem.assign grad = #tandem.expansion<bf16 x 2>
-}
-
-// expected-error @+1 {{strategy 'mine' stores the grad "g" in #tandem.expansion<bf16 x 2>; a gradient has one plane beside scales}}
-func.func @grad_planes(%p: tensor<?xf32> {tandem.role = #p}, %g: tensor<?xf32> {tandem.role = #g}) -> tensor<?xf32> {
-  return %p : tensor<?xf32>
-}
-
-// -----
-
-#p = #tandem.role<param "p">
 !stored = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
 tandem.strategy @mine compute(<component, bf16>) {

@@ -215,6 +215,12 @@ def _scaled_table():
         "mulaw4": Strategy(Scaled(MuLawCode(True, size=4), 64, "f32"), Plain("bf16", "dither"),
                            Scaled(MuLawCode(True, "dither", 4), 32, "bf16"),
                            Scaled(MuLawCode(False, "dither", 4), 128, "f32", "pow2")),
+        # Gradients have several planes, for sums over passes.
+        "grad-pair": Strategy(Expansion("bf16"), Plain("bf16", "dither"), Plain("f32"),
+                              Scaled(RootCode("dither"), 32, "f32")),
+        "grad-residual": Strategy(Residual("bf16", "i8"), Residual("bf16", "i8", "dither"),
+                                  Scaled(SoftsignCode("dither"), 32, "f32"), Plain("f32")),
+        "grad-remainder": Strategy(Remainder(), Remainder(), Plain("bf16"), Plain("bf16")),
         # These use stochastic rounding, in one byte and in more.
         "minifloat": Strategy(
             bf16, Scaled(MinifloatCode(5, 6, specials="ieee", rounding="stochastic"), 64, "f32"),

@@ -98,6 +98,14 @@ def test_torch_python():
         exec(block, names)
 
 
+def test_accumulation_python():
+    """Runs the examples of docs/Accumulation.md in sequence."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/Accumulation.md", "python"):
+        exec(block, names)
+
+
 def test_doctor_python(capsys):
     """Runs the example of docs/Doctor.md."""
     pytest.importorskip("torch")

@@ -163,6 +163,11 @@ TEST(StoragesTest, IsMade) {
     return made ? tandemStorageGetText(made) : tandemGetLastError();
   };
   EXPECT_EQ(getText(tandemStorageCreateFloats("bf16")), "#tandem.float<bf16>");
+  EXPECT_EQ(getText(tandemStorageCreateSums("f32")), "#tandem.remainder");
+  EXPECT_EQ(getText(tandemStorageCreateSums("bf16x2")),
+            "#tandem.expansion<bf16 x 2>");
+  EXPECT_EQ(getText(tandemStorageCreateSums("bf16+i8")),
+            "#tandem.residual<bf16, i8>");
   std::string codes = scaled(e4m3, "32");
   EXPECT_EQ(getText(tandemStorageCreateWorking("f16", codes.c_str())),
             "#tandem.working<f16, " + codes + ">");
@@ -213,6 +218,8 @@ TEST(StoragesTest, RefusesWhatIsNone) {
             "'" + deep + noFormat);
   EXPECT_EQ(getError(tandemStorageCreateFloats("f64")),
             "a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got 'f64'");
+  EXPECT_EQ(getError(tandemStorageCreateSums("bf16")),
+            "gradients add up in 'f32', 'bf16x2' or 'bf16+i8', got 'bf16'");
   EXPECT_EQ(getError(tandemStorageCreateWorking("f32", "#tandem.remainder")),
             "a working copy must be bf16 or f16, got 'f32'");
   EXPECT_EQ(getError(tandemStorageCreateWorking("bf16", "x")),

@@ -70,10 +70,6 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << ", which cannot be computed under the "
            << stringifyPolicy(strategy.getCompute().getPolicy())
            << " policy of " << strategy.getCompute().getFormat();
-  if (role.getKind() == RoleKind::grad && countElementPlanes(storage) != 1)
-    return emitStoreError(function, strategy, role, storage,
-                          " stores the grad \"", "\" in ")
-           << "; a gradient has one plane beside scales";
   if (role.getPer() != Granularity::element && needsMatrix(storage))
     return emitStoreError(function, strategy, role, storage)
            << ", but it is a vector with an entry per "

@@ -24,13 +24,14 @@ def _once(kind: str, text: str) -> None:
         warnings.warn(text, UserWarning, stacklevel=2)
 
 
-def warn_of_clipping(strategy: str, releases: bool) -> None:
+def warn_of_clipping(strategy: str, releases: bool, accumulation: str | None = None) -> None:
     """Warns that code outside of the optimizer does not see the gradients that the optimizer
     takes.
 
     Args:
         strategy: the strategy of a parameter whose gradient has been taken.
         releases: whether backward passes take the steps.
+        accumulation: the optimizer's grad_accumulation.
     """
     if has_warned("release" if releases else "codes"):
         return
@@ -41,8 +42,10 @@ def warn_of_clipping(strategy: str, releases: bool) -> None:
             "no gradients and clip nothing. Clip each gradient in p.register_hook, or "
             "leave gradient_release out and pass max_norm= to the optimizer"))
     else:
+        reason = (f"grad_accumulation={accumulation!r} adds up gradients outside of p.grad"
+                  if accumulation else f"strategy {strategy!r} stores gradients in codes")
         _once("codes", (
-            f"strategy {strategy!r} stores gradients in codes, and p.grad is None after a "
+            f"{reason}, and p.grad is None after a "
             "backward pass: torch.nn.utils.clip_grad_norm_ and the clipping of trainers "
             "find no gradients and clip nothing. To clip by the norm, pass max_norm= to "
             "the optimizer (tandem.torch.AdamW has it)"))

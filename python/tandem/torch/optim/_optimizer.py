@@ -13,10 +13,11 @@ from itertools import chain
 import torch
 
 import tandem
-from tandem._companions import MIN_8BIT_VECTOR_SIZE
+from tandem._companions import MIN_8BIT_VECTOR_SIZE, with_sums
 from tandem._convert import compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
+from tandem._tandem import Storage
 from tandem.torch._dynamo import lazy
 from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import local_of, memorize_copies
@@ -105,6 +106,12 @@ class Optimizer(torch.optim.Optimizer):
             gradient is complete, and releases the gradient, so that no two parameters have one
             at a time (docs/Torch.md). Features that need all gradients, such as ``metrics`` and
             ``skip_nonfinite``, cannot be used.
+        grad_accumulation: the storage of gradients between backward passes, for several passes
+            before a step: "f32", 4 bytes, the sums of float32; "bf16x2", 4 bytes, the unevaluated
+            sum of two bfloat16 numbers; "bf16+i8", 3 bytes, a bfloat16 number and a residual of
+            8 bits. None means the strategy's: ``p.grad`` of bfloat16 parameters adds up in
+            bfloat16. Each pass adds in float32, and rounds once to the storage. It needs
+            gradients of one rank.
         min_8bit_size: parameters with fewer elements keep their states in float32 if the
             strategy stores them as codes; 0 or None for codes everywhere. It has no effect if
             the graph sums over all parameters, as with ``max_norm``.
@@ -138,6 +145,7 @@ class Optimizer(torch.optim.Optimizer):
         capturable: bool = False,
         skip_nonfinite: bool = False,
         gradient_release: bool = False,
+        grad_accumulation: str | None = None,
         min_8bit_size: int | None = 4096,
         min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE,
         maximize: bool = False,
@@ -146,7 +154,7 @@ class Optimizer(torch.optim.Optimizer):
         if strategy == AUTO:
             check_measured(type(self).__name__)
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
-                      gradient_release, seed)
+                      gradient_release, seed, grad_accumulation)
         self.threads = threads
         self._keep_sources()
         defaults = self._defaults()
@@ -165,7 +173,8 @@ class Optimizer(torch.optim.Optimizer):
         self._hooks.watch(self.param_groups)
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
-                 skip_nonfinite=False, gradient_release=False, seed=0) -> None:
+                 skip_nonfinite=False, gradient_release=False, seed=0,
+                 grad_accumulation=None) -> None:
         """Compiles the graph, and creates the parts of the optimizer."""
         #: The arguments of this method, with which an unpickled optimizer compiles again.
         self._arguments = {
@@ -174,7 +183,10 @@ class Optimizer(torch.optim.Optimizer):
             "vectors": vectors and os.fspath(vectors), "capturable": bool(capturable),
             "skip_nonfinite": bool(skip_nonfinite),
             "gradient_release": bool(gradient_release), "seed": seed,
+            "grad_accumulation": grad_accumulation,
         }
+        if grad_accumulation is not None:
+            _check_accumulation(grad_accumulation)
         if capturable and self._HYPERS.count is not None:
             raise ValueError(
                 f"{type(self).__name__} computes hyperparameters from the count of steps "
@@ -374,15 +386,22 @@ class Optimizer(torch.optim.Optimizer):
         self._runner.found_inf = getattr(self, "found_inf", None)
         self._runner.update()
 
-    def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
+    def gradient(self, param: torch.Tensor,
+                 dtype: torch.dtype | None = None) -> torch.Tensor | None:
         """Returns the gradient that a step would use: ``p.grad``, or a new tensor with the
         decoded gradient; None if there is none.
 
         A tensor that is assigned to ``p.grad`` replaces the encoded gradient.
+
+        Args:
+            param: the parameter.
+            dtype: torch.bfloat16, torch.float16 or torch.float32, the type of the result; None
+                for the parameter's, to which a sum in ``grad_accumulation`` is rounded.
         """
         if param.grad is not None or self._gradients.get(param) is None:
-            return param.grad
-        return self._gradients.decoded(self._groups.spec_of(param), param)
+            return param.grad if dtype is None or param.grad is None else param.grad.to(dtype)
+        spec = self._groups.spec_of(param)
+        return self._gradients.decoded(spec, param, dtype or param.dtype)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Resets gradients as in torch.optim, and releases encoded gradients."""
@@ -603,10 +622,24 @@ class Optimizer(torch.optim.Optimizer):
 def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
     """Returns the specs of an optimizer with these arguments."""
     def build(graph: str, strategy: str, target: str, rules: Rules | None) -> tandem.Kernel:
-        return compiled(graph, strategy, arguments["path"], target, rules, arguments["metrics"])
+        def kernel(strategy: str, rules: Rules | None) -> tandem.Kernel:
+            return compiled(graph, strategy, arguments["path"], target, rules,
+                            arguments["metrics"])
+
+        own, accumulation = kernel(strategy, rules), arguments["grad_accumulation"]
+        found = accumulation and with_sums(own, accumulation)
+        return kernel(found.name, found.rules) if found else own
 
     return StateSpecs(build, arguments["graph"], arguments["strategy"], arguments["vectors"],
                       count)
+
+
+def _check_accumulation(accumulation: object) -> None:
+    """Refuses an unknown storage of gradients."""
+    try:
+        Storage.sums(accumulation if isinstance(accumulation, str) else str(accumulation))
+    except ValueError as error:
+        raise ValueError(f"grad_accumulation: {error}; None is the strategy's own storage") from None
 
 
 def _check_release(specs: StateSpecs, arguments: Mapping) -> None:

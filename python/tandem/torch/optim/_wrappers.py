@@ -21,6 +21,20 @@ def has_ranks() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+def refuse_accumulation(accumulation: str | None) -> None:
+    """Refuses sums of several passes in a storage of their own where wrappers reduce ``p.grad``.
+
+    Raises:
+        RuntimeError: there is such a storage.
+    """
+    if accumulation is not None:
+        raise RuntimeError(
+            f"grad_accumulation={accumulation!r} takes p.grad after each backward pass, and "
+            "torch.distributed is initialized, where wrappers reduce p.grad afterwards; leave "
+            "grad_accumulation out, and let the wrapper add up in float32 "
+            "(MixedPrecisionPolicy(reduce_dtype=torch.float32) of fully_shard)")
+
+
 def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Returns the optimizer inside the wrappers of Accelerate and Lightning.
 

@@ -48,9 +48,9 @@ class CodedGradients:
         """Returns whether a parameter has a gradient, in codes or in p.grad."""
         return param.grad is not None or param in self._planes
 
-    def decoded(self, spec: StateSpec, param: torch.Tensor) -> torch.Tensor:
-        """Returns the decoded gradient of a parameter that has one in codes."""
-        return decode_grad(spec, self._planes[param], param.dtype)
+    def decoded(self, spec: StateSpec, param: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Returns the decoded gradient of a parameter that has one in codes, in a type."""
+        return decode_grad(spec, self._planes[param], dtype)
 
     def history_of(self, param: torch.Tensor) -> History | None:
         """Returns the history for the state when a step takes the gradient, or None."""

@@ -148,6 +148,7 @@ class GradientHooks:
     def _encode(self, spec: StateSpec, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, unless it has yet to be reduced over ranks."""
         if self._leaves(param):
+            _wrappers.refuse_accumulation(self._groups.arguments["grad_accumulation"])
             self._gradients.leave(param)
             return
         state = self._store.get(param)
@@ -155,7 +156,8 @@ class GradientHooks:
         self._gradients.add(spec, param, like, state, lambda: self._groups.name(param))
         if not _notices.has_warned("codes") and not sums_over_model(spec.kernel):
             strategy = self._groups.group_of(param)["strategy"]
-            _notices.warn_of_clipping(strategy, self._groups.releases)
+            _notices.warn_of_clipping(strategy, self._groups.releases,
+                                      self._groups.arguments["grad_accumulation"])
 
     def _leaves(self, param: torch.Tensor) -> bool:
         """Returns whether a gradient stays in ``p.grad`` until the step encodes it.
