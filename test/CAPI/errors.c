@@ -119,19 +119,19 @@ static void testPlaces(void) {
 
 static void testRules(void) {
   const TandemStorageRule rules[] = {
-      {TDM_ROLE_PARAM, NULL, "#tandem.float<f32>"},
-      {TDM_ROLE_GRAD, NULL, "#tandem.expansion<bf16 x 2>"},
-      {TDM_ROLE_STATE, "exp_avg", "#tandem.float<f32>"}};
+      {TDM_ROLE_PARAM, NULL, "#tandem.float<bf16>"},
+      {TDM_ROLE_GRAD, NULL, "#tandem.remainder"},
+      {TDM_ROLE_STATE, "exp_avg", "#tandem.float<bf16>"}};
   TandemCompileOptions options = {.graph = "adamw",
                                   .strategy = "mine",
                                   .rules = rules,
                                   .numRules = 3,
-                                  .compute = "f32 f32"};
+                                  .compute = "component bf16"};
   refuse(options);
   expectKind(TandemErrorStrategy);
   expectPart(TDM_MESSAGE_STRATEGY, "mine");
   expectPart(TDM_MESSAGE_ROLE, "grad");
-  expectPart(TDM_MESSAGE_STORAGE, "#tandem.expansion<bf16 x 2>");
+  expectPart(TDM_MESSAGE_STORAGE, "#tandem.remainder");
   options.numRules = 1;
   refuse(options);
   expectKind(TandemErrorStrategy);

@@ -36,15 +36,15 @@ def test_kinds():
 
 def test_parts_of_a_strategy(tmp_path):
     (tmp_path / "mine.mlir").write_text(
-        "tandem.strategy @mine compute(<f32, f32>) {\n"
-        "  tandem.assign grad = #tandem.expansion<bf16 x 2>\n"
-        "  tandem.assign param = #tandem.float<f32>\n"
-        "  tandem.assign state = #tandem.float<f32>\n}\n")
+        "tandem.strategy @mine compute(<component, bf16>) {\n"
+        "  tandem.assign grad = #tandem.remainder\n"
+        "  tandem.assign param = #tandem.float<bf16>\n"
+        "  tandem.assign state = #tandem.float<bf16>\n}\n")
     error = error_of(tandem.compile, "adamw", "mine", path=[tmp_path])
     assert error.kind == "strategy"
     named = [(kind, text) for kind, _, text in error.parts if kind != "text"]
     assert named == [("strategy", "mine"), ("role", "grad"),
-                     ("storage", "#tandem.expansion<bf16 x 2>")]
+                     ("storage", "#tandem.remainder")]
 
 
 def test_place_in_a_strategy(tmp_path):
