@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
-from common import table  # noqa: E402
+from common import origin, table  # noqa: E402
 
 RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/Activations.md"
 
@@ -102,13 +102,43 @@ def granularity(found: dict) -> str:
                      for name, t in ns.items()]))
 
 
+FEW_BITS = """\
+## Four bits
+
+Under `linear4` and `mxfp4` the layer keeps {linear:.2f} and {mx:.2f} U, where 8-bit recipes keep {eight:.2f} U or more; what remains
+wide is attention's. The table has the largest error of a gradient in one pass, and that of the mean of {passes} passes over the same
+input (hidden size {hidden}, {tokens} tokens). Dithered codes have the larger error, but it averages out over passes, as over the steps of
+a training; codes to nearest have a bias, which stays.
+
+{rows}
+
+{machine}. How models train under them is in [Quality](Quality.md#training).
+"""
+
+
+def few_bits(found: dict) -> str:
+    """Compares recipes of 8 and 4 bits."""
+    rows, machine = found["rows"], found["machine"]
+    eight = min(rows[name]["kept"] for name in ("coat", "mxfp8"))
+    return FEW_BITS.format(
+        linear=rows["linear4"]["kept"], mx=rows["mxfp4"]["kept"], eight=eight,
+        passes=found["passes"], hidden=found["hidden"], tokens=found["tokens"],
+        machine=f"Measured with torch {found['torch']}, {origin(found)}, on {machine['cpu']}",
+        rows=table(["recipe", "kept", "worst error", f"of the mean of {found['passes']}"],
+                   [[f"`{name}`" if "-nearest" not in name else
+                     f"`{name.removesuffix('-nearest')}` to nearest", f"{row['kept']:.2f} U",
+                     f"{row['error']:.3f}", f"{row['bias']:.3f}"] for name, row in rows.items()]))
+
+
 def render(results: pathlib.Path) -> str:
     content = json.loads((results / "activations.json").read_text())
     machine = content["machine"]
     where = (f"Measured on {machine['cores']} cores of {machine['cpu']}, {content['threads']} "
              f"threads, torch {content['torch']}, {machine['date']}, commit "
              f"{machine['commit'][:12]}{' and changes' if machine['changed_files'] else ''}.\n")
+    few = results / "activations_few_bits.json"
     return "\n".join([head(content["layers"]), where, *map(section, content["layers"]),
+                      *([few_bits(json.loads(few.read_text()))] if few.exists() else []),
                       granularity(content["granularity"])]).rstrip() + "\n"
 
 

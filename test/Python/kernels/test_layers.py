@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import tandem
-from support.kernels import assert_same
+from support.kernels import assert_same, integers_of
 from support.launch import Tensor, aligned_copy, launch
 from tandem._plane import RoleKind
 
@@ -31,6 +31,7 @@ DTYPES = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i16": np.uint1
 #: The folder of recipes that are not in the library, and one with codes of four bits.
 RECIPES = pathlib.Path(__file__).resolve().parents[1] / "Inputs/recipes"
 FOUR_BITS = "four-bits"
+STEP, SEED = 3, 5
 
 
 def test_the_library_is_tested():
@@ -100,7 +101,7 @@ def by_interpreter(function, recipe, planes, shared=()):
     names = {name: SHARED.get(layer, {}).get(name, f"{name}.saved") for name in shared}
     given = {names.get(name, name): plane.copy() for name, plane in planes.items()}
     tandem.interpret(layer, recipe, given, hypers_of(function), function=function,
-                     path=[RECIPES])
+                     path=[RECIPES], step=STEP, seed=SEED)
     return {name: given[names.get(name, name)] for name in planes}
 
 
@@ -108,16 +109,21 @@ def hypers_of(function):
     return LAYERS.get(function, {})
 
 
+def scalars_of(kernel):
+    """Returns all scalars, among them what a recipe that dithers draws bits from."""
+    return hypers_of(kernel.name) | integers_of(kernel, STEP, SEED)
+
+
 def by_cpu(kernel, planes, threads=0):
     copy = {name: plane.copy() for name, plane in planes.items()}
-    kernel(copy, threads=threads, **hypers_of(kernel.name))
+    kernel(copy, threads=threads, **scalars_of(kernel))
     return copy
 
 
 def by_ptx(kernel, planes, shape, by_rows=True):
     copy = {name: aligned_copy(plane.reshape(-1)) for name, plane in planes.items()}
     launch(kernel, [Tensor(copy, shape=shape)],
-           [hypers_of(kernel.name)], blocks=2, by_rows=by_rows)
+           [scalars_of(kernel)], blocks=2, by_rows=by_rows)
     return {name: copy[name].reshape(plane.shape) for name, plane in planes.items()}
 
 
@@ -202,7 +208,8 @@ def test_long_rows(layer, shape):
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
-@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "coat-fp8", "mxfp8", "te-delayed"))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "coat-fp8", "mxfp8", "te-delayed",
+                                    "mxfp4", "linear4"))
 @pytest.mark.parametrize("layer", LAYERS)
 def test_ptx_against_cpu(layer, recipe, chip):
     for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):

@@ -22,6 +22,8 @@ from tandem.torch.nn import _saved_inputs, _layer
 #: Recipes whose linear layers save something other than the bf16 tensor itself.
 PLAIN = ("bf16", "coat-flow", "coat-fp8")
 CODED = [recipe for recipe in tandem.recipes() if recipe not in PLAIN]
+#: Recipes under which each pass draws other bits.
+DITHERED = ("mxfp4", "linear4")
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_nothing_passes_over_what_a_kernel_has_made(recipe, norm, launches):
         assert forward.count("keep") == 0 or recipe in PLAIN
 
 
-@pytest.mark.parametrize("recipe", CODED)
+@pytest.mark.parametrize("recipe", [recipe for recipe in CODED if recipe not in DITHERED])
 def test_codes_are_those_of_the_unrounded_output(recipe):
     """In f32, where outputs are not rounded, the codes are those of saving the output."""
     weight = torch.linspace(0.5, 1.5, 64)

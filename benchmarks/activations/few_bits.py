@@ -1,0 +1,92 @@
+#===- few_bits.py - Errors and biases of gradients -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file measures what a layer's gradients lose if it saves activations in four bits.
+#
+#===----------------------------------------------------------------------===#
+"""Measures the layer's gradients under recipes of 8 and 4 bits: the error of one pass, and that of the
+mean over many passes with the same input.
+
+An error that differs from pass to pass, as that of dithered codes does, averages out over the steps
+of a training; one that is the same in each pass is a bias, and stays.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "benchmarks/activations"))
+import common  # noqa: E402
+import tandem.torch  # noqa: E402
+from layer import make  # noqa: E402
+from run import BATCH, compare, kept_bytes  # noqa: E402
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "recipes"
+RECIPES = ("bf16", "coat", "mxfp8", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest")
+
+
+class Passes:
+    """The layer, its input and its output's gradient."""
+
+    def __init__(self, recipe: str | None, hidden: int, tokens: int):
+        dtype = torch.bfloat16 if recipe else torch.float64
+        self.layer, cos, sin = make(hidden, tokens // BATCH, torch.bfloat16)
+        if recipe:
+            tandem.torch.compress_activations(self.layer, recipe=recipe, path=[FOLDER])
+        self.layer, self.angles = self.layer.to(dtype), (cos.to(dtype), sin.to(dtype))
+        generator = torch.Generator().manual_seed(1)
+        self.x, self.dy = (torch.randn((BATCH, tokens // BATCH, hidden), generator=generator)
+                           .bfloat16().to(dtype) for _ in range(2))
+        self.unit = tokens * hidden * 2
+
+    def kept(self) -> float:
+        """Returns the bytes between the passes, in units of a bf16 tensor."""
+        return kept_bytes(self.layer, lambda: self.layer(self.x, *self.angles)) / self.unit
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        for p in self.layer.parameters():
+            p.grad = None
+        x = self.x.clone().requires_grad_()
+        self.layer(x, *self.angles).backward(self.dy)
+        named = {name: p.grad for name, p in self.layer.named_parameters()} | {"x": x.grad}
+        return {name: grad.double() for name, grad in named.items()}
+
+
+def measure(recipe: str, want: dict, hidden: int, tokens: int, count: int) -> dict:
+    """Returns the bytes, the worst error of one pass and that of the mean of all."""
+    passes = Passes(recipe, hidden, tokens)
+    first = total = passes.gradients()
+    for _ in range(count - 1):
+        total = {name: total[name] + grad for name, grad in passes.gradients().items()}
+    mean = {name: grad / count for name, grad in total.items()}
+    one, many = (compare(found, want)["error"] for found in (first, mean))
+    return {"kept": passes.kept(), "error": max(one.values()), "bias": max(many.values())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--passes", type=int, default=64)
+    parser.add_argument("--results", type=pathlib.Path, default=common.RESULTS)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    size = options.hidden, options.tokens
+    want, rows = Passes(None, *size).gradients(), {}
+    for recipe in RECIPES:
+        rows[recipe] = measure(recipe, want, *size, options.passes)
+        print(recipe, rows[recipe], flush=True)
+    common.save("activations_few_bits", {
+        "hidden": options.hidden, "tokens": options.tokens, "passes": options.passes,
+        "torch": torch.__version__, "rows": rows}, options.results)
+
+
+if __name__ == "__main__":
+    main()
