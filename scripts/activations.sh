@@ -5,9 +5,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
-results=benchmarks/results
-for ((i = 1; i <= $#; i++)); do
-  [[ ${!i} == --results ]] && next=$((i + 1)) && results=${!next}
-done
-"${PYTHON:-.venv/bin/python}" benchmarks/activations/few_bits.py --results "$results"
 exec "${PYTHON:-.venv/bin/python}" benchmarks/activations/run.py "$@"

@@ -6,7 +6,7 @@
 # This file measures what a layer's gradients lose if it saves activations in four bits.
 #
 #===----------------------------------------------------------------------===#
-"""Measures the layer's gradients under recipes of 8 and 4 bits: the error of one pass, and that of the
+"""Measures a layer's gradients under recipes of 8 and 4 bits: the error of one pass, and that of the
 mean over many passes with the same input.
 
 An error that differs from pass to pass, as that of dithered codes does, averages out over the steps
@@ -24,8 +24,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 sys.path.append(str(ROOT / "benchmarks/activations"))
 import common  # noqa: E402
 import tandem.torch  # noqa: E402
-from layer import make  # noqa: E402
-from run import BATCH, compare, kept_bytes  # noqa: E402
+from layer import BATCH, compare, kept_bytes, make  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "recipes"
 RECIPES = ("bf16", "coat", "mxfp8", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest")
@@ -69,6 +68,18 @@ def measure(recipe: str, want: dict, hidden: int, tokens: int, count: int) -> di
     return {"kept": passes.kept(), "error": max(one.values()), "bias": max(many.values())}
 
 
+def save(hidden: int, tokens: int, count: int, results: pathlib.Path) -> None:
+    """Measures every recipe and writes activations_few_bits.json."""
+    torch.manual_seed(0)
+    want, rows = Passes(None, hidden, tokens).gradients(), {}
+    for recipe in RECIPES:
+        rows[recipe] = measure(recipe, want, hidden, tokens, count)
+        print(recipe, rows[recipe], flush=True)
+    common.save("activations_few_bits", {
+        "hidden": hidden, "tokens": tokens, "passes": count, "torch": torch.__version__,
+        "rows": rows}, results)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -77,15 +88,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=64)
     parser.add_argument("--results", type=pathlib.Path, default=common.RESULTS)
     options = parser.parse_args()
-    torch.manual_seed(0)
-    size = options.hidden, options.tokens
-    want, rows = Passes(None, *size).gradients(), {}
-    for recipe in RECIPES:
-        rows[recipe] = measure(recipe, want, *size, options.passes)
-        print(recipe, rows[recipe], flush=True)
-    common.save("activations_few_bits", {
-        "hidden": options.hidden, "tokens": options.tokens, "passes": options.passes,
-        "torch": torch.__version__, "rows": rows}, options.results)
+    save(options.hidden, options.tokens, options.passes, options.results)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@
 import torch
 from torch.nn import functional
 
+#: The number of sequences.
+BATCH = 2
+
 
 class Attention(torch.nn.Module):
     def __init__(self, hidden: int, heads: int):
@@ -71,3 +74,28 @@ def make(hidden: int, length: int, dtype: torch.dtype):
     angles = torch.outer(torch.arange(length),
                          10000.0 ** (-torch.arange(0, 64, 2) / 64)).repeat(1, 2)
     return layer.to(dtype), angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def kept_bytes(layer, run) -> int:
+    """Returns the bytes of the tensors that autograd keeps, except parameters."""
+    own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
+    sizes = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            sizes[storage.data_ptr()] = storage.nbytes(), tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = run()
+    del result
+    return sum(size for size, _ in sizes.values())
+
+
+def compare(got: dict, want: dict) -> dict:
+    """Returns the worst relative error and 1 - cosine over a layer's gradients."""
+    errors = {name: float((got[name] - w).norm() / w.norm()) for name, w in want.items()}
+    cosines = {name: float(torch.nn.functional.cosine_similarity(
+        got[name].flatten(), w.flatten(), 0)) for name, w in want.items()}
+    return {"error": errors, "cosine": cosines}

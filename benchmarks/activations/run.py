@@ -7,7 +7,7 @@
 # passes take, and how accurate its gradients are.
 #
 #===----------------------------------------------------------------------===#
-"""Usage: run.py [--hidden N ...] [--tokens N] [--rounds N] [--results FOLDER]"""
+"""Usage: run.py [--hidden N ...] [--tokens N] [--rounds N] [--passes N] [--results FOLDER]"""
 
 import argparse
 import pathlib
@@ -20,30 +20,13 @@ import torch
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import activations_page  # noqa: E402
 import common  # noqa: E402
+import few_bits  # noqa: E402
 import granularity  # noqa: E402
-from layer import make  # noqa: E402
+from layer import BATCH, compare, kept_bytes, make  # noqa: E402
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
 
-BATCH = 2
-
-
-def kept_bytes(layer, run) -> int:
-    """Returns the bytes of the tensors that autograd keeps, except parameters."""
-    own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
-    sizes = {}
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            sizes[storage.data_ptr()] = storage.nbytes(), tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = run()
-    del result
-    return sum(size for size, _ in sizes.values())
 
 
 class Case:
@@ -82,14 +65,6 @@ class Case:
         return {name: grad.double() for name, grad in (named | {"x": self.x.grad}).items()}
 
 
-def compare(got: dict, want: dict) -> dict:
-    """Returns the worst relative error and 1 - cosine over a layer's gradients."""
-    errors = {name: float((got[name] - w).norm() / w.norm()) for name, w in want.items()}
-    cosines = {name: float(torch.nn.functional.cosine_similarity(
-        got[name].flatten(), w.flatten(), 0)) for name, w in want.items()}
-    return {"error": errors, "cosine": cosines}
-
-
 def ratio(times: list[float], base: list[float]) -> float:
     """Returns the median of ratios per round, since a disturbance affects all runs of a round."""
     return statistics.median(t / b for t, b in zip(times, base, strict=True))
@@ -126,10 +101,13 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--passes", type=int, default=64,
+                        help="whose mean gradient is compared, in the smallest layer")
     parser.add_argument("--steps", type=int, default=300,
                         help="of the model whose activations are stored")
     parser.add_argument("--results", type=pathlib.Path, default=common.RESULTS)
     options = parser.parse_args()
+    few_bits.save(min(options.hidden), options.tokens, options.passes, options.results)
     layers = [measure(hidden, options.tokens, options.rounds)
               for hidden in options.hidden]
     common.save("activations", {

@@ -59,6 +59,19 @@ def test_a_layer():
     assert kept["coat"] - kept["coat + recompute"] == pytest.approx(1 + 4 / unit)
 
 
+def test_few_bits():
+    """Dithered codes have the larger error in one pass, and the smaller one in the mean of several."""
+    few_bits = by_path("few_bits")
+    want = few_bits.Passes(None, 64, 32).gradients()
+    found = {name: few_bits.measure(name, want, 64, 32, 24)
+             for name in ("bf16", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest")}
+    for name in ("linear4", "mxfp4"):
+        dithered, nearest = found[name], found[f"{name}-nearest"]
+        assert nearest["bias"] == nearest["error"] < dithered["error"]
+        assert dithered["bias"] < 0.5 * nearest["bias"]
+        assert dithered["kept"] == nearest["kept"] < 0.6 * found["bf16"]["kept"]
+
+
 def test_groups():
     """Fewer elements per scale give smaller errors, in tensors without a tail."""
     granularity = by_path("granularity")
@@ -74,6 +87,7 @@ def test_command(tmp_path):
     environment = dict(os.environ, PYTHON=sys.executable)
     done = subprocess.run(
         [ROOT / "scripts/activations.sh", "--hidden", "64", "--tokens", "16", "--rounds", "1", "--steps", "2",
+         "--passes", "2",
          "--results", tmp_path], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "round 1 of 1" in done.stdout
