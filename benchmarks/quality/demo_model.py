@@ -22,7 +22,7 @@ import demo  # noqa: E402
 import stream  # noqa: E402,F401
 from data import batches, load_corpus  # noqa: E402
 from model import make_model  # noqa: E402
-from optimizers import check_strategy, make_optimizer, set_lr  # noqa: E402,F401
+from optimizers import check_strategy, make_optimizer, set_lr, split_name  # noqa: E402,F401
 from progress import Progress  # noqa: E402
 from train import Config, train  # noqa: E402,F401
 

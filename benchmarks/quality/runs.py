@@ -28,7 +28,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tandem  # noqa: E402
 import torch  # noqa: E402
 from common import RESULTS, save  # noqa: E402
-from demo_model import Progress, check_strategy, config, load_corpus, train  # noqa: E402
+from demo_model import (  # noqa: E402
+    Progress, check_strategy, config, load_corpus, split_name, train)
 from model import ModelShape  # noqa: E402
 from trainings import TITLES, result_name  # noqa: E402
 
@@ -39,6 +40,8 @@ PUBLISHED = ("adam8bit-published", "coat-published", "fp8-lm-published",
 #: The strategies that larger models train under, and those that the largest does.
 NARROW = ("fp32", "bf16", "flash-f16", "residual-mulaw", "dither-mulaw", "residual-ratio4",
           "dither-ratio4")
+#: Strategies whose models save activations under a recipe.
+SAVING = ("fp32+coat", "fp32+mxfp8", "fp32+linear4", "fp32+mxfp4", "dither-ratio4+mxfp4")
 LARGEST = ("fp32", "bf16", "dither-mulaw", "residual-ratio4", "dither-ratio4", "flash-f16",
            "adam8bit-published", "coat-published")
 
@@ -56,7 +59,7 @@ class Size:
 
 SIZES = {
     "64k": Size(ModelShape(64, 1, 4, 32)),
-    "246k": Size(ModelShape(96, 2, 4, 64), NARROW),
+    "246k": Size(ModelShape(96, 2, 4, 64), NARROW + SAVING),
     "1M": Size(ModelShape(160, 3, 4, 64), NARROW, lrs="2e-3", steps=2000),
     "3M": Size(ModelShape(256, 4, 4, 64), LARGEST, "0", "1e-3", 2000),
 }
@@ -84,7 +87,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
                         help="of the model (default: %(default)s)")
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
                         help="start no cell that would end later than this")
-    parser.add_argument("--strategies", help="comma-separated (default: those of the size)")
+    parser.add_argument("--strategies", help="comma-separated; STRATEGY+RECIPE also saves "
+                        "activations under a recipe (default: those of the size)")
     parser.add_argument("--path", action="append", metavar="FOLDER",
                         help="with strategies beside the library's (default: "
                         "benchmarks/quality/strategies; repeat for several)")
@@ -113,7 +117,7 @@ def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> arg
     given = options.strategies and options.strategies.split(",")
     options.strategies = given or list(size.strategies or strategies(options.path))
     known = available(options.path)
-    if unknown := sorted(set(options.strategies) - set(known)):
+    if unknown := sorted({split_name(name)[0] for name in options.strategies} - set(known)):
         parser.error(f"--strategies: there is no {unknown[0]}; there are " + ", ".join(known))
     try:
         options.seeds = [int(seed) for seed in (options.seeds or size.seeds).split(",")]

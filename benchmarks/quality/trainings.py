@@ -155,7 +155,8 @@ trained with the demo's schedule: a linear warm-up, half a cosine, beta2 .999, w
 text is Python's standard library. Numbers are the validation loss at the end, in nats per character,
 minus that of fp32 with the same seed and rate: the mean over the rates, and the standard deviation
 over three seeds. Negative is better than fp32. Without a deviation there is one seed, and one seed
-shows only differences that are large beside the deviations of the other sizes. An update is lost
+shows only differences that are large beside the deviations of the other sizes. `fp32+mxfp4` saves
+[activations](Activations.md#four-bits) under the recipe `mxfp4`. An update is lost
 if a weight, with everything that a strategy stores of it, did not change.
 """
 
