@@ -30,9 +30,9 @@ class Promise:
 
 _SMALL = "(bf16|f16|f8E4M3FN|f8E5M2)"
 _RESIDUALS = "residual(-f16-i8|-bf16-i16)?"
-_CODES = (f"(dynamic-signed|dynamic-unsigned|softsign|root|remainder|{_RESIDUALS}|"
+_CODES = (f"(dynamic-signed|dynamic-unsigned|softsign|root|linear[48]|remainder|{_RESIDUALS}|"
           "e[0-9]m[0-9]+(fnuz)?)")
-_MULAW = "mulaw-(signed|unsigned)"
+_MULAW = "mulaw4?-(signed|unsigned)"
 _BY_BITS = "(stochastic|dither)"
 
 PROMISES = (
@@ -81,10 +81,10 @@ PROMISES = (
     Promise("Mu-law codes and their scales are written and read by their rules",
             "Every f32 is written, in groups of 16 with scales in f32 (to nearest), bf16 (`stochastic`) "
             "and f8E8M0FNU (`dither`). Each group also has a number up to 12 (signed) or 19 binades above "
-            "the others, which determines the scale, and a zero. They replace two f32, and two others in "
+            "the others, 7 or 23 with four bits, which determines the scale, and a zero. They replace two f32, and two others in "
             "the second half of a run, so that every f32 is written at least once. Every code is read "
             "under NaN and all non-negative scales of bf16 and f8E8M0FNU up to the largest that a store "
-            "makes, and under 2^22 of f32. The results are compared with the rule of "
+            "makes, and under 2^22 of f32; of codes of four bits, every byte, which holds two. The results are compared with the rule of "
             "[Numerics.md](Numerics.md#the-mu-law-code), in plain C++.",
             f"{_MULAW}(-{_BY_BITS})?-write|{_MULAW}(-bf16|-f8E8M0FNU)?-read"),
     Promise("Residuals and codes of integers are rounded by bits by their rules",
@@ -92,7 +92,7 @@ PROMISES = (
             "its own seed, step, key and first element. So each f32 is rounded by one word of bits, and "
             "each of the 65536 words rounds some 65536 f32. The bits and the results are compared with "
             "the rules of [Numerics.md](Numerics.md#6-rounding-by-bits), in plain C++.",
-            f"({_RESIDUALS}|softsign|root)-{_BY_BITS}-write"),
+            f"({_RESIDUALS}|softsign|root|linear[48])-{_BY_BITS}-write"),
     Promise("Operations of double words have the bits of their listings",
             "The runs cover all normalized operands of the 8-bit formats with hi >= +0, and 2^30 samples "
             "each of bf16 and f16. Three in four samples are normalized and biased to hard cases "

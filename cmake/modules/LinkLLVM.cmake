@@ -5,6 +5,16 @@
 #      C++ library, so that the compiler, the extension and the tools run where
 #      there is nothing but glibc. Sources are compiled in the same way; only
 #      linking differs.
+
+# Has the linker resolve a function that LLD calls to the one in SharedLibrary.cpp,
+# which says why.
+function(keep_options name)
+  if(NOT APPLE)
+    target_link_options(${name} PRIVATE
+      "LINKER:--wrap=_ZN4llvm2cl25ResetAllOptionOccurrencesEv")
+  endif()
+endfunction()
+
 if(NOT TANDEM_STATIC_LLVM)
   # Debian's MLIRConfig does not export this.
   set(MLIR_LINK_MLIR_DYLIB ON)
@@ -13,6 +23,7 @@ if(NOT TANDEM_STATIC_LLVM)
 
   function(link_llvm name)
     target_link_libraries(${name} PUBLIC MLIR LLVM PRIVATE lldELF)
+    keep_options(${name})
   endfunction()
   function(export_c_api name)
   endfunction()
@@ -109,6 +120,7 @@ function(link_llvm name)
     ${PROJECT_SOURCE_DIR}/lib/Target/CPU/NoBitcode.cpp)
   llvm_update_compile_flags(${name})
   target_link_libraries(${name} PRIVATE ${TANDEM_MLIR_LIBS} lldELF tandem_llvm)
+  keep_options(${name})
 endfunction()
 
 # Exports only the C API from a library, which also contains the tools' main

@@ -332,6 +332,29 @@ static Storage makeRoot() {
   return {"root", "#tandem.coded<#scaled.root>", {1}, 1, write, read};
 }
 
+/// Integers of `bits` bits, whose smallest number is NaN.
+static Storage makeLinear(unsigned bits) {
+  int last = (1 << (bits - 1)) - 1, mask = 2 * last + 1;
+  auto write = [=](float x) {
+    float level = std::fmin(std::fmax(x, float(-last)), float(last));
+    int code = std::isfinite(x) ? int(std::nearbyint(level)) : last + 1;
+    return Storage::Codes{uint16_t(code & mask), 0};
+  };
+  auto read = [=](Storage::Codes codes) {
+    int code = codes[0];
+    if (code == last + 1)
+      return std::numeric_limits<float>::quiet_NaN();
+    return float(code > last ? code - mask - 1 : code);
+  };
+  return {
+      llvm::formatv("linear{0}", bits).str(),
+      llvm::formatv("#tandem.coded<#scaled.linear<bits = {0}>>", bits).str(),
+      {1},
+      8 / bits,
+      write,
+      read};
+}
+
 static Storage makeRemainder() {
   auto write = [](float x) {
     uint32_t bits = llvm::bit_cast<uint32_t>(x);
@@ -361,6 +384,8 @@ static std::vector<Storage> makeStorages() {
       makeDynamic("unsigned"),
       makeSoftsign(),
       makeRoot(),
+      makeLinear(4),
+      makeLinear(8),
       makeRemainder(),
       makeMinifloat("e2m1", "exponent = 2, mantissa = 1, specials = none",
                     {2, 1, 1, S::None}),

@@ -36,6 +36,9 @@ struct MuLaw {
   const char *name;
   bool isSigned;
   uint32_t step, factor, last;
+  /// The code 0 stands for the number that is this many steps from 0.
+  uint32_t offset = 0;
+  unsigned bits = 8;
   /// The binades of numbers under one scale that are not written as zero, and
   /// some more.
   unsigned binades;
@@ -44,8 +47,13 @@ struct MuLaw {
 
   /// Returns the exact number of a code without its sign.
   double getNumber(uint32_t code) const {
-    return double(fromBits(bitsOfTwo + code * step)) - 2;
+    return double(fromBits(bitsOfTwo + (code + offset) * step)) - 2;
   }
+  /// Returns the number of codes in a byte.
+  unsigned getShared() const { return 8 / bits; }
+  /// The scale of a group of zeros: the smallest if no code is zero.
+  float getScaleOfZeros() const { return offset ? 0x1p-126f : 1; }
+
   double getLargest() const { return getNumber(last); }
   /// The largest scale that a store makes.
   float getLargestScale() const {
@@ -76,7 +84,7 @@ public:
         return std::numeric_limits<float>::quiet_NaN();
       largest = std::fmax(largest, std::fabs(x));
     }
-    return largest == 0 ? 1 : make(largest);
+    return largest == 0 ? code.getScaleOfZeros() : make(largest);
   }
 
 private:
@@ -134,16 +142,18 @@ static float readScale(const Array &array, size_t index, ScaleType type) {
 static std::string writeStorage(const MuLaw &code, Rounding rounding,
                                 Scale scale) {
   bool isNearest = rounding == Rounding::Nearest;
-  return llvm::formatv("#tandem.scaled<#scaled.mulaw<{0}{1}{2}>, group = {3}, "
-                       "scale = {4}, recipe = {5}>",
-                       code.name, isNearest ? "" : ", ", getName(rounding),
-                       groupSize, getName(scale.type),
-                       scale.isPowerOfTwo ? "pow2" : "current")
+  return llvm::formatv(
+             "#tandem.scaled<#scaled.mulaw<{0}{1}{2}{3}>, group = "
+             "{4}, scale = {5}, recipe = {6}>",
+             code.isSigned ? "signed" : "unsigned", isNearest ? "" : ", ",
+             getName(rounding), code.bits == 4 ? ", bits = 4" : "", groupSize,
+             getName(scale.type), scale.isPowerOfTwo ? "pow2" : "current")
       .str();
 }
 
-static std::vector<PlaneDecl> declare(Scale scale) {
-  return {{"q", 1}, {"q.scale", getBytes(scale.type), groupSize}};
+static std::vector<PlaneDecl> declare(const MuLaw &code, Scale scale) {
+  return {{"q", 1, code.getShared()},
+          {"q.scale", getBytes(scale.type), groupSize}};
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,8 +168,8 @@ class MuLawWrite : public WritePart {
 public:
   MuLawWrite(llvm::StringRef name, const MuLaw &code, Rounding rounding,
              Scale scale)
-      : WritePart(name, writeStorage(code, rounding, scale), declare(scale),
-                  rounding),
+      : WritePart(name, writeStorage(code, rounding, scale),
+                  declare(code, scale), rounding),
         code(code), scale(scale), scaling(code, scale) {
     units = 2 * blockSize;
   }
@@ -194,7 +204,7 @@ private:
   template <Rounding rounding>
   void expectRounded(Block &block) const {
     const auto *x = block.inputs[0].get<uint32_t>();
-    auto *q = block.expected[0].get<uint8_t>();
+    uint8_t *q = getUnpacked();
     const uint16_t *bits = drawBits(block);
     for (size_t group = 0; group < numGroups; ++group) {
       size_t first = group * groupSize;
@@ -205,6 +215,7 @@ private:
         storeCodes(q + i, encode<rounding>(loadFloats(x + i), inverse,
                                            loadCodes(bits + i)));
     }
+    pack(block.expected[0], q, block.size, code.getShared());
   }
 
   template <Rounding rounding>
@@ -217,8 +228,23 @@ private:
     Reals sum = addToOdd(magnitude(x) * inverse, splat(2));
     FloatBits sumBits = (FloatBits) __builtin_convertvector(sum, Floats);
     Words distance = __builtin_convertvector(sumBits, Words) - MuLaw::bitsOfTwo;
-    Words word = (distance * code.factor + 255 + 256 * bits) >> 24;
-    return code.isSigned ? word | ((Words)x >> 63) << 7 : word;
+    Words word = code.bits == 8
+                     ? (distance * code.factor + 255 + 256 * bits) >> 24
+                 : code.isSigned ? (distance + (bits << 6)) >> 22
+                                 : roundExponent(distance, bits);
+    return code.isSigned ? word | ((Words)x >> 63) << (code.bits - 1) : word;
+  }
+
+  /// Rounds the exponent of 2 + |y| up with a probability that the mantissa f
+  /// and f (1 - f) / 4 determine.
+  static TANDEM_LANES Words roundExponent(Words distance, Words bits) {
+    Words least = splatWord(1 << 23);
+    distance = select((Mask)(distance < least), least, distance);
+    Reals f = __builtin_convertvector(distance & 0x7FFFFF, Reals) * 0x1p-23;
+    // Near 2^52 the ulp of f64 is 1, and ties go to the even number.
+    Words tilt =
+        (Words)(0x1p14 * f * (1 - f) + 0x1p52) & ((uint64_t(1) << 52) - 1);
+    return ((distance + ((bits + tilt) << 7)) >> 23) - 1;
   }
 
   const MuLaw &code;
@@ -226,18 +252,21 @@ private:
   Scaling scaling;
 };
 
-/// Decodes every code under 256 scales for each unit. The scales are all
-/// numbers of the type, or of f32 2^22 that are evenly spaced in their bits.
+/// Decodes every byte under 256 scales for each unit, or 128 if it has two
+/// codes. The scales are all numbers of the type, or of f32 2^22 that are
+/// evenly spaced in their bits.
 /// NaN replaces those beyond the largest scale that a store makes.
 class MuLawRead : public ReadPart {
 public:
   MuLawRead(llvm::StringRef name, const MuLaw &code, Scale scale)
       : ReadPart(name, writeStorage(code, Rounding::Nearest, scale),
-                 declare(scale)),
-        code(code), type(scale.type) {
-    units = type == ScaleType::F32    ? 1 << 14
-            : type == ScaleType::BF16 ? 128
-                                      : 1;
+                 declare(code, scale)),
+        code(code), type(scale.type),
+        groupsOfCodes(256 * code.getShared() / groupSize) {
+    uint64_t scales = type == ScaleType::F32    ? 1 << 22
+                      : type == ScaleType::BF16 ? 1 << 15
+                                                : 1 << 8;
+    units = scales * groupsOfCodes / numGroups;
   }
 
   void fill(Block &block) const override {
@@ -246,22 +275,22 @@ public:
       block.inputs[0].get<uint8_t>()[i] = uint8_t(i);
     for (size_t group = 0; group < numGroups; ++group)
       putScale(block.inputs[1], group, type,
-               chooseScale(block.unit << 8 | group / groupsOfCodes));
+               chooseScale((block.unit * numGroups + group) / groupsOfCodes));
   }
 
   void expect(Block &block) const override {
     const auto *q = block.inputs[0].get<uint8_t>();
     auto *r = block.expected[0].get<uint32_t>();
     for (size_t i = 0; i < blockSize; ++i) {
-      float x = decode(q[i], readScale(block.inputs[1], i / groupSize, type));
+      unsigned place = i % code.getShared() * code.bits;
+      uint8_t word =
+          q[i / code.getShared()] >> place & (0xFF >> (8 - code.bits));
+      float x = decode(word, readScale(block.inputs[1], i / groupSize, type));
       r[i] = std::isnan(x) ? 0x7FFFFFFF : toBits(x);
     }
   }
 
 private:
-  /// The number of groups that hold all codes.
-  static constexpr size_t groupsOfCodes = 256 / groupSize;
-
   /// Returns a scale. The factors are odd, and near the golden section of the
   /// number of scales, so that each unit has scales of all sizes.
   float chooseScale(uint64_t number) const {
@@ -284,6 +313,8 @@ private:
 
   const MuLaw &code;
   ScaleType type;
+  /// The number of groups that hold all bytes.
+  const uint64_t groupsOfCodes;
 };
 } // namespace
 
@@ -291,15 +322,18 @@ private:
 // All parts
 //===----------------------------------------------------------------------===//
 
-static const MuLaw codes[] = {{"signed", true, 197379, 85, 127, 13},
-                              {"unsigned", false, 372827, 45, 255, 20}};
+static const MuLaw codes[] = {
+    {"mulaw-signed", true, 197379, 85, 127, 0, 8, 13},
+    {"mulaw-unsigned", false, 372827, 45, 255, 0, 8, 20},
+    {"mulaw4-signed", true, 1 << 22, 0, 7, 0, 4, 8},
+    {"mulaw4-unsigned", false, 1 << 23, 0, 15, 1, 4, 24}};
 
 void tandem::verify::addMuLawParts(Parts &parts) {
   constexpr Scale f32 = {ScaleType::F32, false};
   constexpr Scale bf16 = {ScaleType::BF16, false};
   constexpr Scale power = {ScaleType::E8M0, true};
   for (const MuLaw &code : codes) {
-    std::string name = std::string("mulaw-") + code.name;
+    std::string name = code.name;
     auto write = [&](llvm::StringRef suffix, Rounding rounding, Scale scale) {
       parts.push_back(std::make_unique<MuLawWrite>((name + suffix).str(), code,
                                                    rounding, scale));

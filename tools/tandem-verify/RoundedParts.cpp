@@ -25,7 +25,8 @@ struct Level {
 };
 
 struct Softsign {
-  static constexpr const char *name = "softsign";
+  static constexpr const char *name = "softsign", *code = "softsign<";
+  static constexpr unsigned shared = 1;
   static constexpr uint64_t nanCode = 0x80;
 
   static TANDEM_LANES Level getLevel(Reals x) {
@@ -37,7 +38,8 @@ struct Softsign {
 };
 
 struct Root {
-  static constexpr const char *name = "root";
+  static constexpr const char *name = "root", *code = "root<";
+  static constexpr unsigned shared = 1;
   static constexpr uint64_t nanCode = 0xFF;
 
   static TANDEM_LANES Level getLevel(Reals x) {
@@ -50,15 +52,31 @@ struct Root {
   }
 };
 
+/// Integers of 8 bits, or of 4, of which a byte holds two.
+template <unsigned bits>
+struct Linear {
+  static constexpr const char *name = bits == 4 ? "linear4" : "linear8";
+  static constexpr const char *code =
+      bits == 4 ? "linear<bits = 4, " : "linear<bits = 8, ";
+  static constexpr unsigned shared = 8 / bits;
+  static constexpr uint64_t nanCode = 1 << (bits - 1);
+
+  static TANDEM_LANES Level getLevel(Reals x) {
+    constexpr double largest = (1 << (bits - 1)) - 1;
+    Reals a = select(magnitude(x) > largest, splat(largest), magnitude(x));
+    return {(Reals)((Words)a | ((Words)x & signBit)), isFinite(x)};
+  }
+};
+
 template <typename Code>
 class RoundedWrite : public WritePart {
 public:
   explicit RoundedWrite(Rounding rounding)
       : WritePart(llvm::formatv("{0}-{1}", Code::name, getName(rounding)).str(),
-                  llvm::formatv("#tandem.coded<#scaled.{0}<{1}>>", Code::name,
+                  llvm::formatv("#tandem.coded<#scaled.{0}{1}>>", Code::code,
                                 getName(rounding))
                       .str(),
-                  {{"q", 1}}, rounding) {}
+                  {{"q", 1, Code::shared}}, rounding) {}
 
   void expect(Block &block) const override {
     selectRounding(rounding, [&](auto constant) {
@@ -70,15 +88,16 @@ private:
   template <Rounding rounding>
   void expectRounded(Block &block) const {
     const auto *x = block.inputs[0].get<uint32_t>();
-    auto *q = block.expected[0].get<uint8_t>();
+    uint8_t *q = getUnpacked();
     const uint16_t *bits = drawBits(block);
     forLanes(block.size, [=](size_t i) {
       Level level = Code::getLevel(loadFloats(x + i));
       Words whole = roundLevel<rounding>(level.value, loadCodes(bits + i));
       whole = select(level.value < 0, -whole, whole);
-      storeCodes(q + i,
-                 select(level.isNumber, whole, splatWord(Code::nanCode)));
+      Words code = select(level.isNumber, whole, splatWord(Code::nanCode));
+      storeCodes(q + i, code & ((256 >> 4 * (Code::shared - 1)) - 1));
     });
+    pack(block.expected[0], q, block.size, Code::shared);
   }
 };
 } // namespace
@@ -87,5 +106,7 @@ void tandem::verify::addRoundedParts(Parts &parts) {
   for (Rounding rounding : {Rounding::Stochastic, Rounding::Dither}) {
     parts.push_back(std::make_unique<RoundedWrite<Softsign>>(rounding));
     parts.push_back(std::make_unique<RoundedWrite<Root>>(rounding));
+    parts.push_back(std::make_unique<RoundedWrite<Linear<4>>>(rounding));
+    parts.push_back(std::make_unique<RoundedWrite<Linear<8>>>(rounding));
   }
 }

@@ -22,6 +22,19 @@ void tandem::verify::put(Array &array, size_t index, uint16_t code) {
     array.get<uint16_t>()[index] = code;
 }
 
+uint8_t *tandem::verify::getUnpacked() {
+  static thread_local uint8_t codes[blockSize];
+  return codes;
+}
+
+void tandem::verify::pack(Array &to, const uint8_t *codes, size_t size,
+                          unsigned shared) {
+  auto *bytes = to.get<uint8_t>();
+  for (size_t i = 0; i < size; i += shared)
+    bytes[i / shared] =
+        shared == 1 ? codes[i] : uint8_t(codes[i] | codes[i + 1] << 4);
+}
+
 //===----------------------------------------------------------------------===//
 // WritePart
 //===----------------------------------------------------------------------===//

@@ -48,6 +48,14 @@ public:
 /// Sets an entry of a plane of bytes or of 16 bits.
 void put(Array &array, size_t index, uint16_t code);
 
+/// Returns memory for a block's codes of one byte each, which is valid until
+/// the next call on the same thread.
+uint8_t *getUnpacked();
+
+/// Writes codes to a plane of bytes that hold `shared` of them: one, or two of
+/// four bits, the earlier one in the low half.
+void pack(Array &to, const uint8_t *codes, size_t size, unsigned shared);
+
 } // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_STORAGEPARTS_H

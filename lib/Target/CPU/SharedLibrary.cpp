@@ -22,6 +22,13 @@ LLD_HAS_DRIVER(elf)
 
 using namespace tandem;
 
+/// Stands in for llvm::cl::ResetAllOptionOccurrences, which LLD calls when it
+/// starts: the options of this process, those of its tools and of a host with
+/// the same LLVM, keep their values. LLD is passed none of LLVM's options.
+/// LinkLLVM.cmake has the linker resolve that name to this one.
+extern "C" void __wrap__ZN4llvm2cl25ResetAllOptionOccurrencesEv();
+extern "C" void __wrap__ZN4llvm2cl25ResetAllOptionOccurrencesEv() {}
+
 /// The functions that LLVM may call on its own and that every process has.
 static constexpr llvm::StringLiteral allowedCalls[] = {"memcpy", "memmove",
                                                        "memset"};

@@ -73,7 +73,7 @@ RUNS = {
     "codes": (".*-write", 1021),
     "codes-read": ("(?!remainder|residual|mulaw).*-read", 1),
     "planes-read": ("(remainder|residual.*)-read", 1021),
-    "scaled-codes-read": ("mulaw-.*-read", 127),
+    "scaled-codes-read": ("mulaw4?-.*-read", 127),
     "byte-expansions": (f"{BYTES}-x2-(grow|scale|kahan|sqrt|renormalize)", 1),
     "byte-expansion-pairs": (f"{BYTES}-x2-(mul|add|sub|div)", 1021),
     "half-expansions": (f"{WIDE}-x2-.*", 2039),
@@ -130,7 +130,12 @@ def test_wrong_operation_is_found(part, expected, first):
     ("residual-f16-i8-dither-write", "residual-dither-write"),
     ("mulaw-signed-write", "mulaw-unsigned-write"),
     ("mulaw-unsigned-dither-write", "mulaw-signed-dither-write"),
-    ("mulaw-unsigned-read", "mulaw-signed-read")])
+    ("mulaw-unsigned-read", "mulaw-signed-read"),
+    # Codes of four bits.
+    ("mulaw4-unsigned-dither-write", "mulaw4-signed-dither-write"),
+    ("mulaw4-signed-read", "mulaw4-unsigned-read"),
+    ("linear4-dither-write", "linear4-stochastic-write"),
+    ("linear4-read", "e2m1-read")])
 def test_wrong_rule_is_found(part, expected):
     """The unit of a write has the numbers from 1/2 on."""
     unit = 0x3F00 if part.endswith("-write") else 0

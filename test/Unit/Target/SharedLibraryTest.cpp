@@ -17,6 +17,7 @@
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ObjectFile.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "gtest/gtest.h"
@@ -62,6 +63,15 @@ TEST(SharedLibraryTest, LinksForEachArchitecture) {
         llvm::MemoryBufferRef(*library, "library")));
     EXPECT_EQ(file->getArch(), architecture->getType());
   }
+}
+
+/// LLD would reset the options of the process that runs it.
+TEST(SharedLibraryTest, KeepsOptions) {
+  llvm::cl::opt<int> option("shared-library-test", llvm::cl::init(1));
+  option = 2;
+  llvm::cantFail(linkSharedLibrary(compileCall("memcpy"), "elf_x86_64"));
+  EXPECT_EQ(option, 2);
+  option.removeArgument();
 }
 
 TEST(SharedLibraryTest, AsksForTheMathematicalLibrary) {
