@@ -207,7 +207,7 @@ def test_readme_table():
                       (ROOT / "README.md").read_text(), re.MULTILINE)
     peers = {"torch.optim.AdamW": "torch AdamW, bf16",
              "bitsandbytes.optim.AdamW8bit": "bitsandbytes AdamW8bit, bf16"}
-    assert len(rows) == 5
+    assert len(rows) == 6
     for name, count, error in rows:
         name = peers.get(name, name)
         assert round(results.bytes[name], 3) == float(count), name
