@@ -647,7 +647,8 @@ func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
 // CHECK:         arith.xori %{{.+}}, %[[ROUNDED]] : i32
 // CHECK:         %[[NUMBER:.+]] = arith.xori
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno
-// CHECK:         arith.select %[[IS_NAN]], %[[ROUNDED]], %[[NUMBER]] : i32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.andi %[[ROUNDED]], %{{.+}} : i32
+// CHECK:         arith.select %[[IS_NAN]], %[[MAGNITUDE]], %[[NUMBER]] : i32
 func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
   %q = scaled.quantize #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %x by %s : f32, f32 -> i8
   return %q : i8

@@ -157,7 +157,7 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
   // Without special codes, every value that is not finite has become the
   // largest number.
   if (format.specials == Specials::none)
-    return b.select(isNaN, code, number);
+    return b.select(isNaN, b.andi(code, magnitudes), number);
   Value sign = b.andi(top, b.like(top, format.signMask()));
   Value infinity = b.ori(sign, b.like(sign, format.infinity()));
   return b.select(isFinite, number, b.select(isNaN, nan, infinity));
