@@ -644,11 +644,12 @@ func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
 // CHECK:         %[[SUM:.+]] = arith.addi %{{.+}}, %[[ODD]] : i32
 // CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %{{.+}} : i32
 // CHECK:         %[[ROUNDED:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
-// CHECK:         arith.xori %{{.+}}, %[[ROUNDED]] : i32
-// CHECK:         %[[NUMBER:.+]] = arith.xori
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno
-// CHECK:         %[[MAGNITUDE:.+]] = arith.andi %[[ROUNDED]], %{{.+}} : i32
-// CHECK:         arith.select %[[IS_NAN]], %[[MAGNITUDE]], %[[NUMBER]] : i32
+// CHECK:         %[[TOP:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[DIFFERENCE:.+]] = arith.xori %[[TOP]], %[[ROUNDED]] : i32
+// CHECK:         %[[LOW:.+]] = arith.andi %[[DIFFERENCE]]
+// CHECK:         %[[NUMBER:.+]] = arith.xori %[[TOP]], %[[LOW]] : i32
+// CHECK-NEXT:    arith.trunci %[[NUMBER]] : i32 to i8
 func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
   %q = scaled.quantize #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %x by %s : f32, f32 -> i8
   return %q : i8

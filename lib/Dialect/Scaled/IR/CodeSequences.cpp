@@ -143,6 +143,11 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
   // The sign stays in its place, with the code below it: a single operation on
   // targets with three-operand bitwise operations.
   Value top = b.shr(b.bits(y), 32 - format.width());
+  // Without special codes, every value that is not finite has become the
+  // largest number. NaN loses its sign.
+  auto isNaN = [&] { return b.compare(arith::CmpFPredicate::UNO, y, y); };
+  if (format.specials == Specials::none)
+    top = b.select(isNaN(), b.like(top, 0), top);
   Value number = b.xori(top, b.andi(b.xori(top, code), magnitudes));
   if (format.specials == Specials::negative_zero) {
     Value magnitude = b.andi(code, magnitudes);
@@ -153,14 +158,12 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
   if (format.specials == Specials::nan ||
       format.specials == Specials::negative_zero)
     return b.select(isFinite, number, nan);
-  Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
-  // Without special codes, every value that is not finite has become the
-  // largest number.
   if (format.specials == Specials::none)
-    return b.select(isNaN, b.andi(code, magnitudes), number);
+    return number;
+  Value unordered = isNaN();
   Value sign = b.andi(top, b.like(top, format.signMask()));
   Value infinity = b.ori(sign, b.like(sign, format.infinity()));
-  return b.select(isFinite, number, b.select(isNaN, nan, infinity));
+  return b.select(isFinite, number, b.select(unordered, nan, infinity));
 }
 
 Value scaled::decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
