@@ -121,6 +121,17 @@ def _points(cells: dict, name: str) -> tuple[float, float]:
             statistics.stdev(found) if len(found) > 1 else 0.0)
 
 
+def _labels(cells: dict, names: list[str]) -> dict[tuple[float, float], list[str]]:
+    """Returns the names to print, together if their points coincide: those far from f32's loss, and
+    those of four bits."""
+    found = {}
+    for name in names:
+        y, _ = _points(cells, name)
+        if abs(y) > 0.006 or "ratio4" in name:
+            found.setdefault((trainings.bytes_of(cells[name]), round(y, 3)), []).append(name)
+    return found
+
+
 def _by_bytes(axes, cells: dict) -> None:
     names = sorted(set(cells) - {"fp32"}, key=lambda name: trainings.bytes_of(cells[name]))
     kinds = ["others of the library", *KINDS]
@@ -133,11 +144,9 @@ def _by_bytes(axes, cells: dict) -> None:
                       [deviation for _, deviation in points], linestyle="none", capsize=2,
                       marker=MARKERS[number], markersize=6, fillstyle="none",
                       color=COLOURS[number], label=kind)
-    for name in names:
-        y, _ = _points(cells, name)
-        if abs(y) > 0.006 or "ratio4" in name:
-            axes.annotate(name, (trainings.bytes_of(cells[name]), y), fontsize=6.5,
-                          xytext=(5, 3), textcoords="offset points")
+    for (x, _), labels in _labels(cells, names).items():
+        axes.annotate(" ".join(labels), (x, _points(cells, labels[0])[0]), fontsize=6.5,
+                      xytext=(5, 3), textcoords="offset points")
     axes.set_xlabel("bytes of a parameter with its gradient and states")
     axes.set_title(f"{trainings.TITLES[trainings.ALL]}, all strategies", fontsize=10)
 
