@@ -213,8 +213,7 @@ def printed(option: str) -> str:
 
 
 #: The remark on losses.
-NOTE = ("The schedule is the demo's, beta2 is 0.999, and layers compute in f32. Since then the files "
-        "of these strategies have changed only in their comments")
+NOTE = "The schedule is the demo's, beta2 is 0.999, and layers compute in f32"
 #: The remark on options that end where D does.
 
 TENTH = "An option ends where D does if it loses less than a tenth of what A loses."
