@@ -300,7 +300,7 @@ COLLAGE = Paper(
     "Collage",
     "*Collage* (Yu et al. 2024) stores weights and second moments as sums of two bf16 numbers, and "
     "claims that this trains as well as f32 master weights, in less memory. The measurements are "
-    "those of [Quality](Quality.md#training), its [memory](Quality.md#memory) and [a study]"
+    "those of [Quality](Quality.md#training), its [memory](Quality.md#appendix-memory) and [a study]"
     "(#collages-options-by-beta2-and-batch), where A is "
     "`bf16`, B `collage-light`, C `collage-plus`, D `master-weights` and D-MW `fp32-optim`.",
     ROWS, "Tables 10 and 11 list settings.")

@@ -137,7 +137,8 @@ def scale(*path):
 def one_seed(result):
     for by_lr in result["cells"].values():
         for by_seed in by_lr.values():
-            del by_seed["1"], by_seed["2"]
+            for seed in set(by_seed) - {"0"}:
+                del by_seed[seed]
 
 
 CHANGES = (
