@@ -133,7 +133,8 @@ def _labels(cells: dict, names: list[str]) -> dict[tuple[float, float], list[str
 
 
 def _by_bytes(axes, cells: dict) -> None:
-    names = sorted(set(cells) - {"fp32"}, key=lambda name: trainings.bytes_of(cells[name]))
+    names = sorted(set(cells) - {"fp32"},
+                   key=lambda name: (trainings.bytes_of(cells[name]), name))
     kinds = ["others of the library", *KINDS]
     for number, kind in enumerate(kinds):
         of = [name for name in names if kind_of(name) == kind]

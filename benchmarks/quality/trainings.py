@@ -168,7 +168,7 @@ def text(results: dict) -> str:
         return "## Training\n\nNot measured yet: run `scripts/quality.sh`, for some hours.\n"
     named = {name for size, result in results.items() if size != ALL for name in result["cells"]}
     wide = next(iter(results.values()))["cells"]
-    rows = sorted(named or set(wide), key=lambda name: _bytes(results, name))
+    rows = sorted(named or set(wide), key=lambda name: (_bytes(results, name), name))
     return "\n".join([
         TRAINING, *(f"- **{TITLES[size]}:** {setting_text(result)}"
                     for size, result in results.items()), "",
