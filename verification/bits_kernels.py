@@ -155,6 +155,11 @@ def layer_inputs(kernel, shape: tuple[int, int], kind: str, seed: int) -> dict:
     return arrays
 
 
+def bits_of(kernel: tandem.Kernel) -> dict[str, int]:
+    """Returns the integers from which a pass that dithers draws bits."""
+    return {name: value for name, value in (("step", 1), ("seed", SEED)) if name in kernel.integers}
+
+
 def run_layer(layer: str, recipe: str, function: str) -> str:
     """Hashes all planes after a pass, with inputs of each kind. The inputs of other passes come
     from a forward pass."""
@@ -164,7 +169,7 @@ def run_layer(layer: str, recipe: str, function: str) -> str:
         for seed, kind in enumerate(("ordinary", "wide", "special")):
             forward = compiled(layer, recipe, function=layer)
             saved = layer_inputs(forward, shape, kind, seed) | kept
-            forward(saved, threads=1)
+            forward(saved, threads=1, **bits_of(forward))
             # The next call reads the histories of scales.
             kept = {p.name: saved[p.name] for p in forward.planes if p.read and p.written}
             kernel = compiled(layer, recipe, function=function)
@@ -172,7 +177,7 @@ def run_layer(layer: str, recipe: str, function: str) -> str:
             if function != layer:
                 arrays = layer_inputs(kernel, shape, kind, seed + 10)
                 arrays |= {name: saved[name] for name in arrays if name in saved}
-                kernel(arrays, threads=1)
+                kernel(arrays, threads=1, **bits_of(kernel))
             digest.add(arrays)
     return digest.text
 
