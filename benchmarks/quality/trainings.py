@@ -95,7 +95,7 @@ def bytes_of(by_lr: dict) -> float:
     return cells_of(by_lr)[0]["bytes_per_parameter"]
 
 #===------------------------------------------------------------------------===#
-# What stands at the top
+# The summary at the top of the page
 #===------------------------------------------------------------------------===#
 
 
@@ -154,7 +154,7 @@ The demo's character model ([examples/language_model](../examples/language_model
 trained with the demo's schedule: a linear warm-up, half a cosine, beta2 .999, weight decay .1. The
 text is Python's standard library. Numbers are the validation loss at the end, in nats per character,
 minus that of fp32 with the same seed and rate: the mean over the rates, and the standard deviation
-over the seeds, of which some strategies have two. Negative is better than fp32. Without a deviation
+over the seeds; some strategies have two seeds. Negative is better than fp32. Without a deviation
 there is one seed, and one seed shows only differences that are large beside the deviations of the
 other sizes. `fp32+mxfp4` saves
 [activations](Activations.md#four-bits) under the recipe `mxfp4`. An update is lost

@@ -323,7 +323,7 @@ tandem.strategy @{name} compute(<f32, f32>) {{
 
 
 def test_sizes_have_defaults(tmp_path):
-    """Larger models train under fewer strategies, all of which exist."""
+    """Larger models train under fewer strategies, and each name is a strategy's."""
     done = run_python("-c", "import runs\nfor size in runs.SIZES:\n"
                       "    one = runs.parse(['--size', size])\n"
                       "    print(size, len(one.strategies), len(one.seeds), len(one.lrs))\n"

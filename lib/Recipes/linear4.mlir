@@ -1,5 +1,5 @@
 // Tandem's own: integers from -7 to 7, dithered, with a bf16 scale for each 16 elements of a token.
-// Activations are less spread than f4E2M1FN's numbers, and take 5 bits.
+// Activations are less spread than f4E2M1FN's numbers. Each takes 5 bits with its share of the scale.
 tandem.strategy @linear4 compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

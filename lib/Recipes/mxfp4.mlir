@@ -1,5 +1,6 @@
 // Microscaling formats (OCP 2023) in four bits: f4E2M1FN, with an f8E8M0FNU scale for each 32 elements of
-// a token that is large enough for all of them. Numbers are dithered, so that gradients have no bias.
+// a token that is large enough for all of them. Numbers are dithered, so that gradients of linear layers have no
+// bias.
 tandem.strategy @mxfp4 compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

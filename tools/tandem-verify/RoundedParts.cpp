@@ -52,7 +52,7 @@ struct Root {
   }
 };
 
-/// Integers of 8 bits, or of 4, of which a byte holds two.
+/// Integers of 8 bits, or of 4 bits, two of which share a byte.
 template <unsigned bits>
 struct Linear {
   static constexpr const char *name = bits == 4 ? "linear4" : "linear8";

@@ -27,14 +27,6 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// Counts the planes with an entry for each element. Scales have one for each
-/// group.
-static unsigned countElementPlanes(StorageAttrInterface storage) {
-  return llvm::count_if(storage.getPlanes(), [](const Plane &plane) {
-    return plane.isOfElements();
-  });
-}
-
 static Named nameOf(StrategyOp strategy) {
   return {TDM_MESSAGE_STRATEGY, strategy.getSymName()};
 }
@@ -47,13 +39,12 @@ static Named nameOf(RoleAttr role) {
 static InFlightDiagnostic emitStoreError(func::FuncOp function,
                                          StrategyOp strategy, RoleAttr role,
                                          StorageAttrInterface storage,
-                                         StringRef stores = " stores \"",
-                                         StringRef as = "\" as ") {
+                                         StringRef stores = " stores \"") {
   std::string text;
   llvm::raw_string_ostream(text) << storage;
   return function.emitError("strategy '")
-         << nameOf(strategy) << "'" << Twine(stores) << nameOf(role)
-         << Twine(as) << Named{TDM_MESSAGE_STORAGE, text};
+         << nameOf(strategy) << "'" << Twine(stores) << nameOf(role) << "\" as "
+         << Named{TDM_MESSAGE_STORAGE, text};
 }
 
 /// Returns the storage that a strategy gives a role, or emits an error.

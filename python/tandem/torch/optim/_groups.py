@@ -364,4 +364,5 @@ def refuse_to_maximize(spec: StateSpec, number: int) -> None:
         raise ValueError(
             f"param group {number} has maximize=True, but strategy "
             f"{spec.kernel.strategy!r} stores gradients in codes, which a step takes "
-            "as they are; negate the loss, or take a strategy with plain gradients and no grad_accumulation")
+            "as they are; negate the loss, or take a strategy with plain gradients and no "
+            "grad_accumulation")
