@@ -31,7 +31,7 @@ struct CompileOptions {
   std::vector<std::string> path = {};
   std::string target = "cpu", isa = "native";
   int64_t width = 0;
-  bool metrics = false, flags = false;
+  bool weightAverage = false, metrics = false, flags = false;
   std::string function = {};
 };
 
@@ -93,6 +93,7 @@ inline Expected<CompiledKernel> compile(const CompileOptions &options) {
   plain.target = options.target.c_str();
   plain.isa = options.isa.c_str();
   plain.width = options.width;
+  plain.weightAverage = options.weightAverage;
   plain.metrics = options.metrics;
   plain.flags = options.flags;
   plain.function = options.function.c_str();

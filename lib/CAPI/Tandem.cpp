@@ -55,6 +55,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.target = orElse(options->target, "cpu");
   compileOptions.isa = orElse(options->isa, "native");
   compileOptions.width = options->width;
+  compileOptions.weightAverage = options->weightAverage;
   compileOptions.metrics = options->metrics;
   compileOptions.flags = options->flags;
   for (intptr_t i = 0; i < options->numRules; ++i) {

@@ -31,6 +31,8 @@ void tandem::buildKernelPipeline(OpPassManager &manager,
   // On the graph: connect saves to restores, find the updates, and give each
   // tensor its storage.
   manager.addPass(createConnectSaves());
+  if (options.weightAverage)
+    manager.addNestedPass<func::FuncOp>(createAddWeightAverage());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
   manager.addPass(createApplyStrategy({options.strategy}));
   // Then form one scalar program...

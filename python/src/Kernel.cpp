@@ -19,9 +19,9 @@ namespace nb = nanobind;
 
 Kernel::Kernel(const std::string &graph, const std::string &strategy,
                const std::vector<std::string> &path, const std::string &target,
-               const std::string &isa, int64_t width, bool metrics, bool flags,
-               const std::string &function, const Rules &rules,
-               const std::string &compute) {
+               const std::string &isa, int64_t width, bool weightAverage,
+               bool metrics, bool flags, const std::string &function,
+               const Rules &rules, const std::string &compute) {
   std::vector<const char *> directories;
   for (const std::string &directory : path)
     directories.push_back(directory.c_str());
@@ -36,6 +36,7 @@ Kernel::Kernel(const std::string &graph, const std::string &strategy,
                                   target.c_str(),
                                   isa.c_str(),
                                   width,
+                                  weightAverage,
                                   metrics,
                                   flags,
                                   function.c_str(),

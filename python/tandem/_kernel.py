@@ -336,6 +336,7 @@ def compile(
     path: Sequence[str | os.PathLike] = (),
     isa: str = "native",
     width: int = 0,
+    weight_average: bool = False,
     metrics: bool = False,
     flags: bool = False,
     function: str = "",
@@ -354,6 +355,8 @@ def compile(
             "x86-64-v3", "x86-64-v4" or "aarch64"; results do not depend on it.
         width: the number of elements per vector step, a power of two up to 256; 0 chooses it
             automatically.
+        weight_average: whether the exponential moving average of the weights is a further state,
+            ``"ema"``, and its decay the hyperparameter ``ema_decay`` (docs/WeightAverage.md).
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite
@@ -367,7 +370,8 @@ def compile(
     """
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),
-        to_text("target", target), to_text("isa", isa), width, metrics, flags,
+        to_text("target", target), to_text("isa", isa), width, weight_average,
+        metrics, flags,
         to_text("function", function), [], "",
     )
     return Kernel(native, strategy, target, isa)
@@ -383,11 +387,12 @@ class Rules:
 
 
 def compile_rules(graph: str | os.PathLike, strategy: str, rules: Rules, target: str = "cpu",
-                  *, metrics: bool = False, function: str = "") -> Kernel:
+                  *, weight_average: bool = False, metrics: bool = False,
+                  function: str = "") -> Kernel:
     """Compiles like :func:`compile` under a strategy of this name that consists of `rules`."""
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy), [], target, "native", 0,
-        metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
+        weight_average, metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
         rules.compute,
     )
     return Kernel(native, strategy, target)

@@ -77,6 +77,10 @@ struct Options {
       "initialize", cl::cat(category),
       cl::desc("Begin states that no input has at zero, and "
                "copies of the param at its value")};
+  cl::opt<bool> weightAverage{
+      "weight-average", cl::cat(category),
+      cl::desc("Average the weights over steps, with --set ema_decay=D, as "
+               "the state \"ema\"")};
   cl::opt<bool> metrics{"metrics", cl::cat(category),
                         cl::desc("Measure the descent quality")};
   cl::opt<bool> flags{"flags", cl::cat(category),
@@ -98,6 +102,7 @@ CompileOptions Options::getCompileOptions() const {
   result.path.assign(path.begin(), path.end());
   result.isa = isa;
   result.width = width;
+  result.weightAverage = weightAverage;
   result.metrics = metrics;
   result.flags = flags;
   return result;
@@ -106,7 +111,8 @@ CompileOptions Options::getCompileOptions() const {
 llvm::Expected<std::unique_ptr<CompiledKernel>> Options::getKernel() const {
   if (llvm::StringRef(graph).ends_with(".tdm")) {
     const cl::Option *compilerOptions[] = {
-        &strategy, &function, std::addressof(path), &width, &metrics, &flags};
+        &strategy, &function, std::addressof(path), &width, &weightAverage,
+        &metrics,  &flags};
     for (const cl::Option *option : compilerOptions)
       if (option->getNumOccurrences())
         return llvm::createStringError(

@@ -25,6 +25,9 @@ struct KernelPipelineOptions
     : public PassPipelineOptions<KernelPipelineOptions> {
   Option<std::string> strategy{*this, "strategy",
                                llvm::cl::desc("Name of the strategy")};
+  Option<bool> weightAverage{
+      *this, "weight-average",
+      llvm::cl::desc("Average the weights over steps, as further states")};
   Option<bool> metrics{*this, "metrics",
                        llvm::cl::desc("Measure the effective descent quality")};
   Option<bool> flags{*this, "flags",

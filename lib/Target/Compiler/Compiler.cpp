@@ -60,6 +60,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   std::string name = program->graph ? program->graph.getSymName().str() : "";
   PassManager manager(module.getContext());
   KernelPipelineOptions pipeline;
+  pipeline.weightAverage = options.weightAverage;
   pipeline.metrics = options.metrics;
   pipeline.flags = options.flags;
   if (program->step)
@@ -67,6 +68,12 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
            << "'" << Named{TDM_MESSAGE_GRAPH, program->step.getSymName()}
            << "' is a step, whose launches are separated already; compile the "
               "kernel as it was before -tandem-split-phases";
+  if (program->kernel && options.weightAverage)
+    return ErrorBuilder(TandemErrorArgument)
+           << "kernel '"
+           << Named{TDM_MESSAGE_GRAPH, program->kernel.getSymName()}
+           << "' has its states already; give the weight average to the "
+              "compilation of the graph";
   if (program->kernel) {
     buildLoweringPipeline(manager, pipeline);
   } else {

@@ -116,6 +116,8 @@ static std::string describeTensor(RoleAttr role) {
     return "first moment of the gradients";
   case Moment::second:
     return "second moment of the gradients";
+  case Moment::average:
+    return "average of the weights over steps";
   }
   llvm_unreachable("every moment is listed");
 }

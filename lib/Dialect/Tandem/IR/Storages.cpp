@@ -92,6 +92,17 @@ std::optional<unsigned> FloatStorageAttr::getVisiblePlane() const { return 0; }
 StorageAttrInterface FloatStorageAttr::getNearest() const {
   return get(getContext(), getFormat(), RoundingMode::nearest);
 }
+/// Below f32, the changes of an average are less than half a unit.
+StorageAttrInterface
+FloatStorageAttr::getAverageStorage(const ComputeAttr &compute) const {
+  bool isNarrow = getFormat().getIntOrFloatBitWidth() == 16;
+  if (!isNarrow || getRounding() != RoundingMode::nearest)
+    return *this;
+  if (isComponent(compute))
+    return ExpansionStorageAttr::get(getContext(),
+                                     mcf::ExpansionType::get(getFormat(), 2));
+  return get(getContext(), getFormat(), RoundingMode::dither);
+}
 std::optional<PlaneSum> FloatStorageAttr::getPlaneSum() const {
   return PlaneSum{getFormat(), 1};
 }
@@ -363,6 +374,12 @@ Type MasterStorageAttr::getValueType(const ComputeAttr &compute) const {
   return isComponent(compute) ? Type() : compute.getFormat();
 }
 
+StorageAttrInterface
+MasterStorageAttr::getAverageStorage(const ComputeAttr &) const {
+  return FloatStorageAttr::get(getContext(), Float32Type::get(getContext()),
+                               RoundingMode::nearest);
+}
+
 Value MasterStorageAttr::decode(OpBuilder &builder, Location loc,
                                 ValueRange planes, Type) const {
   SequenceBuilder b(builder, loc);
@@ -418,6 +435,10 @@ RoundingMode WorkingStorageAttr::getRounding() const {
 
 StorageAttrInterface WorkingStorageAttr::getNearest() const {
   return get(getContext(), getFormat(), getCodes().getNearest());
+}
+StorageAttrInterface
+WorkingStorageAttr::getAverageStorage(const ComputeAttr &compute) const {
+  return getCodes().getAverageStorage(compute);
 }
 StorageAttrInterface WorkingStorageAttr::withFreshScales() const {
   return get(getContext(), getFormat(), getCodes().withFreshScales());

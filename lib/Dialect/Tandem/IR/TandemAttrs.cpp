@@ -117,7 +117,7 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
     }
   return parser.emitError(location)
          << "unknown role field '" << key << " = " << value
-         << "'; expected moment = none|first|second, domain = "
+         << "'; expected moment = none|first|second|average, domain = "
             "any|nonneg|unit|epsilon, per = element|row|column, consumer = "
             "nonlinear|linear|opaque, flow = activation|gradient or default = "
             "<number>";

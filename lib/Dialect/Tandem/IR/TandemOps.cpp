@@ -37,7 +37,9 @@ static bool matches(AssignOp rule, RoleAttr role) {
   // One pass restores the tensors that the other saves.
   RoleKind kind =
       role.getKind() == RoleKind::restored ? RoleKind::saved : role.getKind();
+  bool isExplicit = rule.getMoment() || rule.getName();
   return rule.getKind() == kind &&
+         (isExplicit || role.getMoment() != Moment::average) &&
          (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
          (!rule.getConsumer() || *rule.getConsumer() == role.getConsumer()) &&
          (!rule.getFlow() || *rule.getFlow() == role.getFlow()) &&

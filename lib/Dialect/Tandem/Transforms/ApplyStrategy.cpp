@@ -47,10 +47,27 @@ static InFlightDiagnostic emitStoreError(func::FuncOp function,
          << Named{TDM_MESSAGE_STORAGE, text};
 }
 
+/// Returns the storage of an average of weights that no rule of a strategy
+/// matches, which is that of the first param, or null.
+static StorageAttrInterface findAverageStorage(func::FuncOp function,
+                                               StrategyOp strategy) {
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (role.getKind() != RoleKind::param)
+      continue;
+    StorageAttrInterface storage = strategy.getStorage(role);
+    return storage ? storage.getAverageStorage(strategy.getCompute())
+                   : StorageAttrInterface();
+  }
+  return {};
+}
+
 /// Returns the storage that a strategy gives a role, or emits an error.
 static FailureOr<StorageAttrInterface>
 findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
   StorageAttrInterface storage = strategy.getStorage(role);
+  if (!storage && role.getMoment() == Moment::average)
+    storage = findAverageStorage(function, strategy);
   if (!storage)
     return function.emitError("strategy '")
            << nameOf(strategy) << "' has no rule for the "

@@ -82,6 +82,13 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       "std::optional<::tandem::PlaneSum>", "getPlaneSum", (ins), [{}], [{
         return std::nullopt;
       }]>,
+    InterfaceMethod<[{Returns the storage of an average of this one's values over many steps, if
+      no rule of the strategy gives another: it keeps changes far below half a unit in the last
+      place, and has no copy for other readers.}],
+      "::tandem::StorageAttrInterface", "getAverageStorage",
+      (ins "const ::tandem::ComputeAttr &":$compute), [{}], [{
+        return $_attr;
+      }]>,
     InterfaceMethod<[{Returns a storage that works under the f32 policy and decodes to the same
       f32. Its planes are this storage's, or the first of them.}],
       "::tandem::StorageAttrInterface", "getF32Equivalent", (ins), [{}], [{

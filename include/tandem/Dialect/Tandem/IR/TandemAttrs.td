@@ -38,8 +38,9 @@ def Tandem_Consumer : Tandem_Enum<"Consumer", "which kind of layer takes a tenso
 def Tandem_Flow : Tandem_Enum<"Flow", "which way a tensor goes from layer to layer", [
   I32EnumAttrCase<"activation", 0>, I32EnumAttrCase<"gradient", 1>]>;
 
-def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates", [
-  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>]>;
+def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates, or that it is the average of weights", [
+  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>,
+  I32EnumAttrCase<"average", 3>]>;
 
 def Tandem_Domain : Tandem_Enum<"Domain", "the values that a role may take", [
   I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"nonneg", 1>,
@@ -77,7 +78,8 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     layer; an output is a destination, whose old value nothing reads), `saved`, `restored` (values
     that a forward pass leaves for its backward pass by `tandem.save` and `tandem.restore`), `hyper`
     (f64 or f32 scalar), `step` or `seed` (i64 scalars). Strategies assign storages by `moment`,
-    which says which moment of the gradient a state estimates; by `consumer`, which says for a saved
+    which says which moment of the gradient a state estimates, `first` or `second`, or that it is
+    the `average` of a param over steps; by `consumer`, which says for a saved
     tensor, an input or an output whether `nonlinear` layers take it, a `linear` one (a matrix
     product), or one that is `opaque` to Tandem; and by `flow`, which says whether an input or
     output is an `activation`, or a `gradient` on its way back. `domain` restricts the values:
@@ -89,6 +91,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     ```mlir
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
     #tandem.role<state "row_var", moment = second, domain = nonneg, per = row>
+    #tandem.role<state "ema", moment = average>
     #tandem.role<input "x">
     #tandem.role<output "y", consumer = linear>
     #tandem.role<output "dx", flow = gradient>
@@ -168,7 +171,7 @@ class Tandem_Storage<string name, string mnemonic, list<string> own = []>
 }
 
 def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float",
-    ["getRounding", "getNearest", "getPlaneSum", "decay"]> {
+    ["getRounding", "getNearest", "getAverageStorage", "getPlaneSum", "decay"]> {
   let summary = "one plane of plain floats";
   let description = [{
     Rounds to `format`: to `nearest`, ties to even, or by 16 bits that decide which
@@ -228,7 +231,7 @@ def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan",
   let assemblyFormat = "`<` $format `>`";
 }
 
-def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
+def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master", ["getAverageStorage"]> {
   let summary = "an f32 master copy and a rounded visible copy";
   let description = [{
     Kernels write both; the visible value is fl(master) (Micikevicius et al. 2018;
@@ -382,7 +385,8 @@ def Tandem_MaskedStorageAttr : Tandem_Storage<"MaskedStorage", "masked",
 }
 
 def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
-    ["getRounding", "isSaturated", "getNearest", "withFreshScales", "withoutHistory"]> {
+    ["getRounding", "isSaturated", "getNearest", "getAverageStorage", "withFreshScales",
+     "withoutHistory"]> {
   let summary = "codes, and a visible copy of what they decode to";
   let description = [{
     The planes are those of `codes` and, before them, `.working`, which holds the rounded value for

@@ -57,7 +57,10 @@ def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
   let description = [{
     A rule matches the roles of its kind. If it has a moment, a consumer, a flow, a `per` or
     a name, it matches only those roles that have the same. What a forward pass saves is
-    stored in the same way where the backward pass restores it.
+    stored in the same way where the backward pass restores it. An average of weights matches
+    only rules with its moment or its name; if there is none, it is stored like the graph's
+    first param, but without a copy for other readers and, in place of floats rounded to nearest, as
+    dithered floats or, under the component policy, an expansion.
 
     Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a state has
     a moment; (C3) only a saved tensor, an input or an output has a consumer; (C4) only an input or

@@ -11,6 +11,38 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AddWeightAverage : Pass<"tandem-add-weight-average", "::mlir::func::FuncOp"> {
+  let summary = "Add the average of each param over steps to a graph's states";
+  let description = [{
+    Gives a graph a state for each param, `ema` (or `ema_NAME` where there are several params), and
+    the hyperparameter `ema_decay`. A step moves the state towards the param's new value:
+
+        ema <- ema + (1 - ema_decay) / (1 - ema_decay^step) * (param - ema)
+
+    So after any number of steps it is the average of the weights that these gave, of which each
+    counts `ema_decay` times as much as the next. It depends neither on the weights before the first
+    step nor on the state's initial value, and the average of weights that stay the same is those
+    weights, however the factor rounds. A graph without a step gets one. Rules of a strategy match the state by `moment(average)` or by
+    its name; see `tandem.assign`.
+
+    Example: `test/Dialect/Tandem/add-weight-average.mlir`
+
+    ```mlir
+    func.func @f(%param: tensor<?xf32> {tandem.role = #tandem.role<param "param">}) -> tensor<?xf32>
+    // becomes
+    func.func @f(%param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
+                 %0: tensor<?xf32> {tandem.role = #tandem.role<state "ema", moment = average>},
+                 %1: f64 {tandem.role = #tandem.role<hyper "ema_decay", domain = unit, default = 0.999>},
+                 %2: i64 {tandem.role = #tandem.role<step "step">}) -> (tensor<?xf32>, tensor<?xf32>)
+    ```
+  }];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect"];
+  let statistics = [
+    Statistic<"numAverages", "averages", "Number of averages added">,
+  ];
+}
+
 def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> {
   let summary = "Recognize accumulate, ema and decay in plain graphs";
   let description = [{
