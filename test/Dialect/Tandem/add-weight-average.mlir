@@ -1,7 +1,4 @@
 // RUN: tandem-opt %s -tandem-add-weight-average -split-input-file | FileCheck %s
-// RUN: tandem-opt %s -tandem-add-weight-average -mlir-pass-statistics -split-input-file 2>&1 | FileCheck %s -check-prefix=STATS
-
-// STATS: 1 averages
 
 // A graph without a step gets one. The average comes after all other tensors, so that
 // their random bits stay the same.
