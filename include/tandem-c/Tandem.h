@@ -65,9 +65,6 @@ typedef struct TandemCompileOptions {
   /// The number of elements computed at once, a power of two; 0 lets the
   /// compiler choose.
   int64_t width;
-  /// Whether the average of the weights over steps, with the hyperparameter
-  /// "ema_decay", is a further state, "ema".
-  bool weightAverage;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics;
   /// Whether a launch reports gradients that are not finite in its flags.
@@ -81,6 +78,9 @@ typedef struct TandemCompileOptions {
   intptr_t numRules;
   /// The compute policy under these rules: "f32 f32" or "component bf16".
   const char *compute;
+  /// Whether the average of the weights over steps, with the hyperparameter
+  /// "ema_decay", is a further state, "ema".
+  bool weightAverage;
 } TandemCompileOptions;
 
 /// Compiles a graph under a strategy, or a kernel. Returns null on failure.

@@ -31,8 +31,9 @@ struct CompileOptions {
   std::vector<std::string> path = {};
   std::string target = "cpu", isa = "native";
   int64_t width = 0;
-  bool weightAverage = false, metrics = false, flags = false;
+  bool metrics = false, flags = false;
   std::string function = {};
+  bool weightAverage = false;
 };
 
 /// Returns the compiler's message of this thread's last failure.

@@ -36,13 +36,13 @@ Kernel::Kernel(const std::string &graph, const std::string &strategy,
                                   target.c_str(),
                                   isa.c_str(),
                                   width,
-                                  weightAverage,
                                   metrics,
                                   flags,
                                   function.c_str(),
                                   ruleTexts.data(),
                                   intptr_t(ruleTexts.size()),
-                                  compute.c_str()};
+                                  compute.c_str(),
+                                  weightAverage};
   compiled =
       orThrow(released([&] { return compiler().tandemCompile(&options); }));
   prepare();

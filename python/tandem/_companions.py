@@ -14,6 +14,9 @@ from tandem._storages import described, floats
 from tandem._tandem import Storage
 
 
+#: The state that ``weight_average`` of :func:`tandem.compile` adds.
+AVERAGE = "ema"
+
 #: The number of elements from which vectors have states in codes. Norms and biases are shorter;
 #: vectors of this length are parameters that a framework has flattened, such as those of
 #: DeepSpeed's ZeRO and FSDP1.
@@ -132,13 +135,16 @@ def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
 
 
 def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
-    """Changes the weight, the gradient, and states without a value under the f32 policy to
-    float32.
+    """Changes the weight and its average, the gradient, and states without a value under the f32
+    policy to float32.
 
     Other planes of the weight, such as a residual, only extend its narrow type to float32.
     """
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
         storages[role] = floats("f32")
+    # An average is stored like its weight.
+    if AVERAGE in storages:
+        storages[AVERAGE] = floats("f32")
     for role in _roles(kernel, RoleKind.STATE):
         # Kahan's compensation and exact sums are only for their own formats.
         if not described(storages[role]).has_f32_value:

@@ -72,6 +72,9 @@ def _check(state: object, source: object, target: object) -> None:
             f"source is an optimizer of {source.name}, but target is one of another graph, "
             f"{target.name}; only the strategy of a state can change: create target by the "
             "function and with the options that source was created by")
+    if source._rules.averages != target._rules.averages:
+        raise ValueError("only one of source and target averages weights; create both with "
+                         "ema_decay, or both without")
 
 
 def _refuse_shards(params: object) -> None:

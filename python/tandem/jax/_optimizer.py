@@ -71,6 +71,9 @@ class Optimizer:
         metrics: whether steps record :attr:`State.metrics`.
         skip_nonfinite: whether a step first checks all gradients, and is skipped if one of them
             has a NaN or an infinity; see :attr:`State.skipped`.
+        ema_decay: the factor by which each step's weights count less than the next step's in an
+            exponential moving average of the weights, which is then a part of the state: a number
+            or a function, as hyperparameters are. None means no average. See :meth:`averages`.
         min_8bit_size: leaves with fewer elements keep their states in float32 if the strategy
             stores them as codes; 0 or None for codes everywhere. It has no effect if the graph
             sums over all parameters.
@@ -91,7 +94,7 @@ class Optimizer:
     def __init__(self, graph: str | os.PathLike, strategy: Strategy = "collage-plus", *,
                  vectors: str | os.PathLike | None = None,
                  path: Sequence[str | os.PathLike] = (), seed: int = 0, threads: int = 0,
-                 metrics: bool = False, skip_nonfinite: bool = False,
+                 metrics: bool = False, skip_nonfinite: bool = False, ema_decay=None,
                  min_8bit_size: int | None = 4096,
                  min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE, **hypers):
         if strategy == "auto":
@@ -102,7 +105,7 @@ class Optimizer:
             raise TypeError("strategy must be the name of one, or a function of a leaf's path and "
                             f"the leaf that gives one, got {strategy!r}")
         self._rules = Rules(graph, vectors, tuple(path), (min_8bit_size, min_8bit_vector_size),
-                            bool(metrics))
+                            bool(metrics), ema_decay is not None)
         self._strategy, self._seed, self._threads = strategy, to_integer("seed", seed), threads
         self._metrics, self._skips = bool(metrics), bool(skip_nonfinite)
         named = strategy if isinstance(strategy, str) else "fp32"
@@ -113,7 +116,7 @@ class Optimizer:
             strategy if isinstance(strategy, str) else "strategies of its leaves"))
         self._defaults = {name: value for kernel in reversed(self._kernels)
                           for name, value in kernel.hypers.items()} | self._own_defaults()
-        self._hypers = self._defaults | self._named(hypers)
+        self._hypers = self._defaults | self._named({**hypers, "ema_decay": ema_decay})
         self._check_known()
 
     def __getattr__(self, name: str):
@@ -185,6 +188,29 @@ class Optimizer:
         leaves, treedef = self._leaves(params, specs)
         planes = [leaf.rule.initial(leaf.label, leaf.value, self._threads) for leaf in leaves]
         return self._unmeasured(jnp.zeros((), jnp.int32), treedef.unflatten(planes))
+
+    def averages(self, state: State, params: object) -> object:
+        """Returns the averages of weights, in f32: a pytree like ``params``.
+
+        Args:
+            state: the state of an optimizer with ``ema_decay``, after a step.
+            params: its parameters, which give the shapes.
+
+        Raises:
+            ValueError: the optimizer has no ``ema_decay``, or the state is not of these parameters.
+        """
+        if not self._rules.averages:
+            raise ValueError("this optimizer averages no weights; create it with ema_decay=0.999")
+        self._check_state(state, "averages(state, params)")
+        leaves, treedef = self._leaves(params, None)
+        planes, made = self._checked_planes(leaves, treedef, state), [None] * len(leaves)
+        for members in _by_rule(leaves):
+            found = members[0].rule.averages(
+                [(leaf.label, leaf.value.shape, planes[leaf.index]) for leaf in members],
+                self._threads)
+            for leaf, average in zip(members, found):
+                made[leaf.index] = average
+        return treedef.unflatten(made)
 
     def _unmeasured(self, count: jax.Array, planes: object) -> State:
         """Returns a state whose last step has measured and skipped nothing."""

@@ -16,7 +16,7 @@ _OPTIONS = """
     Hyperparameters that are None have the graph's defaults; each may be a function of the count
     of steps, such as an optax schedule. Further arguments are those of :class:`Optimizer`:
     ``strategy`` ("collage-plus"), ``path``, ``seed``, ``threads``, ``metrics``,
-    ``skip_nonfinite``, ``min_8bit_size`` and ``min_8bit_vector_size``.
+    ``skip_nonfinite``, ``ema_decay``, ``min_8bit_size`` and ``min_8bit_vector_size``.
     """
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tandem._companions import Companion, companion, keeps_f32_states, with_copy
-from tandem._convert import compiled
+from tandem._companions import AVERAGE, Companion, companion, keeps_f32_states, with_copy
+from tandem._convert import WIDE_PLANE, compiled, planes_of
 from tandem._kernel import Kernel
 from tandem._param_planes import ParamPlanes, has_rows, sums_over_model
 from tandem._plane import Plane
@@ -57,6 +57,22 @@ class Rule(ParamPlanes):
             return planes | codes
         return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self.weight_planes
                          if plane.bits > self.visible.bits}
+
+    def averages(self, leaves: Sequence[tuple[str, Sequence[int], Mapping[str, jax.Array]]],
+                 threads: int) -> list[jax.Array]:
+        """Returns the averages of weights in f32.
+
+        Args:
+            leaves: (label, shape, planes of the state) for each weight.
+            threads: the number of threads; 0 means one per core.
+        """
+        planes = [plane.name for plane in planes_of(self.kernel, AVERAGE)]
+        jobs = [Job(label, self.size_of_shape(shape), [state[name] for name in planes], [shape])
+                for label, shape, state in leaves]
+        made = convert(jobs, self.kernel.storages[AVERAGE], floats("f32"), [WIDE_PLANE],
+                       fresh=True, matrix=self.kernel.is_matrix, threads=threads,
+                       what=f"the averages of weights of {self.kernel.name}")
+        return [found[WIDE_PLANE.name] for found in made]
 
     def encoded_grads(self, grads: Sequence[tuple[str, jax.Array, Mapping[str, jax.Array]]],
                       threads: int) -> list[dict[str, jax.Array]]:
@@ -111,20 +127,21 @@ class Rules:
         min_8bit_sizes: the minimum numbers of elements for states in codes, of matrices and of
             vectors.
         metrics: whether kernels record metrics.
+        weight_average: whether states have an average of the weights.
     """
 
     def __init__(self, graph: str | os.PathLike, vectors: str | os.PathLike | None,
                  path: Sequence[str | os.PathLike], min_8bit_sizes: tuple[int | None, int | None],
-                 metrics: bool):
+                 metrics: bool, weight_average: bool):
         self._graphs, self._path = (graph, vectors), path
-        self._min_8bit_sizes, self._metrics = min_8bit_sizes, metrics
+        self._min_8bit_sizes = min_8bit_sizes
+        self._options = {"metrics": metrics, "weight_average": weight_average}
         self._of = functools.lru_cache(maxsize=None)(self._make)
         self._own = functools.lru_cache(maxsize=None)(self._make_own)
 
     def _compile(self, strategy: Companion, is_vector: bool) -> Kernel:
         graph = self._graphs[is_vector]
-        return compiled(graph, strategy.name, self._path, rules=strategy.rules,
-                        metrics=self._metrics)
+        return compiled(graph, strategy.name, self._path, rules=strategy.rules, **self._options)
 
     def kernels(self, strategy: str) -> list[Kernel]:
         """Returns the kernels of a strategy itself: for all parameters or for matrices, and for
@@ -162,6 +179,11 @@ class Rules:
                     and not sums_over_model(kernel))
         is_wide = TYPES[jnp.dtype(dtype)] not in own.types
         return self._of(Key(strategy, is_vector, is_wide, is_small))
+
+    @property
+    def averages(self) -> bool:
+        """Whether states have an average of the weights."""
+        return self._options["weight_average"]
 
     @property
     def graphs(self) -> tuple[str, str | None]:

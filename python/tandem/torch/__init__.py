@@ -24,7 +24,7 @@ from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_acti
                              emulate)
 from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
                                 Lion, Optimizer, Recommendation, RMSprop, WeightAverage,
-                                change_strategy, convert_state, decode_weights, doctor,
+                                averaged_weights, averages, change_strategy, convert_state, decode_weights, doctor,
                                 from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
                                 weights)
 
@@ -34,7 +34,7 @@ __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compres
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
            "MaskSetting", "Memory", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
-           "WeightAverage",
+           "WeightAverage", "averaged_weights", "averages",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
            "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn",
            "optim", "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]

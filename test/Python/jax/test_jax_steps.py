@@ -467,3 +467,33 @@ def test_shards():
     assert "(257,), inside of 256 elements that share a scale" in refused["groups"]
     assert ("params['v'] differs along the mesh axis 'data', but its spec is P(); say how leaves are "
             "spread: specs=..., with P('data')") in refused["specs"].replace("PartitionSpec", "P")
+
+#===----------------------------------------------------------------------===#
+# Averages of weights
+#===----------------------------------------------------------------------===#
+
+
+@every_kind
+def test_averages(strategy):
+    """The average of weights has the error of its storage, also where it is traced."""
+    optimizer, params, state = make(strategy, lr=1e-2, ema_decay=0.5, min_8bit_size=0)
+    step, total, weight = jax.jit(optimizer.step), 0.0, 0.0
+    for seed in range(8):
+        params, state = step(gradients(params, seed), state, params)
+        now = params["first"]["w"].astype(jnp.float32)
+        total, weight = 0.5 * total + now, 0.5 * weight + 1
+    found = optimizer.averages(state, params)
+    assert_same_bits(found, jax.jit(optimizer.averages)(state, params))
+    error = jnp.linalg.norm(found["first"]["w"] - total / weight) / jnp.linalg.norm(total / weight)
+    assert error < 1e-2 and found["second"].dtype == jnp.float32
+
+
+def test_averages_refused():
+    optimizer, params, state = make()
+    with pytest.raises(ValueError, match="averages no weights; create it with ema_decay=0.999"):
+        optimizer.averages(state, params)
+    other = make(ema_decay=0.9)[0]
+    with pytest.raises(ValueError, match="only one of source and target averages weights"):
+        tandem.jax.convert_state(state, params, optimizer, other)
+    with pytest.raises(ValueError, match="'ema_decay' of this optimizer is 2"):
+        make(ema_decay=2)

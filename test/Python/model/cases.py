@@ -33,6 +33,7 @@ TYPICAL = {
     "eps1": 2.0**-23,
     "eps2": 1e-3,
     "d": 1.0,
+    "ema_decay": 0.99,
 }
 
 
@@ -52,7 +53,8 @@ def hypers(graph, strategy=None, **changed):
 #===----------------------------------------------------------------------===#
 
 # The typical magnitude of each role.
-_SCALE = {"grad": 1e-2, "param": 5e-2, "first": 1e-3, "second": 1e-5}
+_SCALE = {"grad": 1e-2, "param": 5e-2, "first": 1e-3, "second": 1e-5,
+          "average": 5e-2}
 
 
 def _which(role):
@@ -91,7 +93,7 @@ def _nans(which, rng, size, largest, smallest):
 
 def _large_update(which, rng, size, largest, smallest):
     """Returns values with |update| > |weight|, the order that fast_two_sum does not assume."""
-    factor = {"param": 2.0**-14, "grad": 2.0**8, "first": 2.0**11, "second": 1.0}
+    factor = {"param": 2.0**-14, "average": 2.0**-13, "grad": 2.0**8, "first": 2.0**11, "second": 1.0}
     return factor[which] * _ordinary(which, rng, size, largest, smallest)
 
 

@@ -48,11 +48,26 @@ class Strategy:
     def storage(self, role):
         if self.factors and role in FACTORS:
             return self.factors
+        if role == "ema":
+            return self.average
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
 
-# The moment that a state role represents.
+    @property
+    def average(self):
+        """The storage of an average of weights: the param's, without copies for others, and in
+        place of 16-bit floats to nearest one that keeps small changes."""
+        if isinstance(self.param, Master):
+            return Plain("f32")
+        if isinstance(self.param, Plain) and self.param in map(Plain, ("bf16", "f16")):
+            format = self.param.format
+            return Expansion(format) if self.component else Plain(format, "dither")
+        return self.param
+
+
+# The moment that a state role represents, or that it is the average of weights.
 MOMENT = {
+    "ema": "average",
     "exp_avg": "first",
     "ratio": "first",
     "momentum_buffer": "first",
@@ -573,10 +588,32 @@ class Graph:
         return ("grad", "param") + self.states
 
 
+class _Graphs(dict):
+    """Graphs by name. "NAME+ema" is a graph with an average of its weights."""
+
+    def __missing__(self, name):
+        plain, _, suffix = name.rpartition("+")
+        if suffix != "ema" or plain not in self:
+            raise KeyError(name)
+        graph = self[plain]
+        return replace(graph, run=_averaging(graph.run), states=graph.states + ("ema",),
+                       hypers=graph.hypers + ("ema_decay",))
+
+
+def _averaging(run):
+    """Returns a graph that then averages the weights it has updated."""
+    def averages(k, h, t):
+        yield from run(k, h, t) or ()
+        share = (1.0 - h.ema_decay) / (1.0 - power(h.ema_decay, t))
+        k.accumulate("ema", k.mul(k.sub(k.read("param"), k.read("ema")), share))
+
+    return averages
+
+
 _ADAM = (("exp_avg", "exp_avg_sq"), ("lr", "beta1", "beta2", "eps", "weight_decay"))
 _MOMENTUM = (("momentum_buffer",), ("lr", "momentum", "weight_decay"))
 
-GRAPHS = {
+GRAPHS = _Graphs({
     "adamw": Graph(_adamw, *_ADAM),
     "adamw_eps_inside_root": Graph(_adamw_eps_inside_root, *_ADAM),
     "adamw_ratio": Graph(_adamw_ratio, ("ratio", "exp_avg_sq"), _ADAM[1]),
@@ -594,7 +631,7 @@ GRAPHS = {
     "adafactor_vector": Graph(
         _adafactor_vector, ("variance",),
         ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay"), reduces=True),
-}
+})
 
 #===----------------------------------------------------------------------===#
 # Steps

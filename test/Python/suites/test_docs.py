@@ -106,6 +106,14 @@ def test_accumulation_python():
         exec(block, names)
 
 
+def test_weight_average_python():
+    """Runs the examples of docs/WeightAverage.md in sequence."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/WeightAverage.md", "python"):
+        exec(block, names)
+
+
 def test_doctor_python(capsys):
     """Runs the example of docs/Doctor.md."""
     pytest.importorskip("torch")

@@ -115,6 +115,10 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
             each.step()
             each.zero_grad()
     found = differences(model, optimizer, whole, reference)
+    if options.get("ema_decay"):
+        pairs = zip(tt.averages(optimizer), tt.averages(reference))
+        found += [f"average of {name}" for (name, own), (_, want) in pairs
+                  if not torch.equal(gather(own), gather(want))]
     if options.get("metrics") and optimizer.metrics() != reference.metrics():
         found.append("metrics")
     return found
@@ -154,6 +158,8 @@ CASES = {
     "weights in codes": ("fp8-collage-plus", {"min_8bit_size": 0}),
     "scales of tensors": ("fp8-lm", {"min_8bit_size": 0}),
     "softsign": ("dither-softsign-root", {"min_8bit_size": 0}),
+    "average": ("dither-mulaw", {"ema_decay": 0.9, "min_8bit_size": 0}),
+    "average, scales": ("fp8-lm", {"ema_decay": 0.9, "min_8bit_size": 0}),
     "max_norm": ("collage-plus", {"max_norm": 0.5}),
     "max_norm, scales": ("coat", {"max_norm": 0.5}),
     "metrics": ("collage-plus", {"metrics": True, "skip_nonfinite": True}),

@@ -30,11 +30,12 @@ STRATEGY_PATH = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 
 @lru_cache(maxsize=None)
 def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
-             metrics=False, flags=False):
+             metrics=False, flags=False, weight_average=False):
     """Calls tandem.compile once per process for the same arguments. STRATEGY_PATH is searched
     after the path."""
     return tandem.compile(graph, strategy, target, path=(*path, STRATEGY_PATH), isa=isa,
-                          width=width, metrics=metrics, flags=flags)
+                          width=width, metrics=metrics, flags=flags,
+                          weight_average=weight_average)
 
 
 def seed_of(*names):

@@ -21,6 +21,7 @@ from tandem.torch.optim.state._change import change_strategy
 from tandem.torch.optim.state._convert import convert_state
 from tandem.torch.optim.state._decode import DecodedWeights, decode_weights
 from tandem.torch.optim.state._matching import IncompatibleKeys
+from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "IncompatibleKeys", "LAMB",

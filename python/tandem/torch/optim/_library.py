@@ -25,8 +25,8 @@ _OPTIONS = """
     Hyperparameters that are not given have the graph's defaults. Further arguments
     are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
     ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
-    ``gradient_release``, ``grad_accumulation``, ``min_8bit_size``, ``min_8bit_vector_size`` and
-    ``maximize``.
+    ``gradient_release``, ``grad_accumulation``, ``ema_decay``, ``min_8bit_size``,
+    ``min_8bit_vector_size`` and ``maximize``.
     torch.optim's ``foreach`` and ``fused`` are taken and change nothing, since a step is one
     kernel; its ``differentiable``, ``amsgrad`` and what else a kernel does not compute may be
     None, False or 0.

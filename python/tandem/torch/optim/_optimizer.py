@@ -112,6 +112,10 @@ class Optimizer(torch.optim.Optimizer):
             8 bits. None means the strategy's: ``p.grad`` of bfloat16 parameters adds up in
             bfloat16. Each pass adds in float32, and rounds once to the storage. It needs
             gradients of one rank.
+        ema_decay: the factor by which each step's weights count less than the next step's in an
+            exponential moving average of the weights, which is then a further state, "ema"
+            (docs/WeightAverage.md); an option of param groups, too. None means no average. See
+            :func:`averages` and :func:`averaged_weights`.
         min_8bit_size: parameters with fewer elements keep their states in float32 if the
             strategy stores them as codes; 0 or None for codes everywhere. It has no effect if
             the graph sums over all parameters, as with ``max_norm``.
@@ -146,6 +150,7 @@ class Optimizer(torch.optim.Optimizer):
         skip_nonfinite: bool = False,
         gradient_release: bool = False,
         grad_accumulation: str | None = None,
+        ema_decay: float | None = None,
         min_8bit_size: int | None = 4096,
         min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE,
         maximize: bool = False,
@@ -154,7 +159,8 @@ class Optimizer(torch.optim.Optimizer):
         if strategy == AUTO:
             check_measured(type(self).__name__)
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
-                      gradient_release, seed, grad_accumulation)
+                      gradient_release, seed, grad_accumulation, ema_decay is not None)
+        hypers |= {} if ema_decay is None else {"ema_decay": ema_decay}
         self.threads = threads
         self._keep_sources()
         defaults = self._defaults()
@@ -174,7 +180,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0,
-                 grad_accumulation=None) -> None:
+                 grad_accumulation=None, weight_average=False) -> None:
         """Compiles the graph, and creates the parts of the optimizer."""
         #: The arguments of this method, with which an unpickled optimizer compiles again.
         self._arguments = {
@@ -183,7 +189,7 @@ class Optimizer(torch.optim.Optimizer):
             "vectors": vectors and os.fspath(vectors), "capturable": bool(capturable),
             "skip_nonfinite": bool(skip_nonfinite),
             "gradient_release": bool(gradient_release), "seed": seed,
-            "grad_accumulation": grad_accumulation,
+            "grad_accumulation": grad_accumulation, "weight_average": weight_average,
         }
         if grad_accumulation is not None:
             _check_accumulation(grad_accumulation)
@@ -496,6 +502,7 @@ class Optimizer(torch.optim.Optimizer):
         Planes of types that gloo or NCCL do not carry, int16 and float8, are views in types of
         the same size, float16 and uint8.
         """
+        self._store.check_weights()
         self._runner.check_changes()
         hooks = self._optimizer_state_dict_post_hooks
         self._optimizer_state_dict_post_hooks = type(hooks)()
@@ -624,7 +631,7 @@ def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
     def build(graph: str, strategy: str, target: str, rules: Rules | None) -> tandem.Kernel:
         def kernel(strategy: str, rules: Rules | None) -> tandem.Kernel:
             return compiled(graph, strategy, arguments["path"], target, rules,
-                            arguments["metrics"])
+                            arguments["metrics"], arguments["weight_average"])
 
         own, accumulation = kernel(strategy, rules), arguments["grad_accumulation"]
         found = accumulation and with_sums(own, accumulation)

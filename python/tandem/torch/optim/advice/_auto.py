@@ -105,6 +105,9 @@ def _refuse(groups: list[dict], options: Mapping) -> None:
         raise ValueError("max_norm sums over all parameters in one launch, which takes one "
                          "strategy for all; with strategy='auto' clip by torch.nn.utils."
                          "clip_grad_norm_, or name a strategy")
+    if options.get("ema_decay") is not None:
+        raise ValueError("strategy='auto' does not count the bytes of an average of weights; leave "
+                         "ema_decay= out, or name a strategy")
     if options.get("path"):
         raise ValueError("strategy='auto' chooses among the library's strategies; leave path= "
                          "out, or name a strategy")

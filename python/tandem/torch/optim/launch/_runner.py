@@ -133,6 +133,7 @@ class StepRunner:
         """Takes the step of all parameters that have a gradient, or of only one of them."""
         started: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
+        self.store.check_weights()
         try:
             if only is None:
                 self.check_changes()

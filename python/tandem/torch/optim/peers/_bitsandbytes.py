@@ -562,7 +562,8 @@ def to_bitsandbytes(
 
     Raises:
         ValueError: bitsandbytes does not support the optimizer, a storage or an option, the
-            codes of a state have NaN, or the state does not match these weights.
+            codes of a state have NaN, the state has averages of weights, or it does not match
+            these weights.
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
     _refuse_dtensors(weights)
@@ -570,6 +571,10 @@ def to_bitsandbytes(
     graph = _identity_of(state_dict, graphs)["graph"]
     _peer_of(graph)
     identity = state_dict["tandem"]
+    if _identity.has_average(identity):
+        raise ValueError("the state dict has averages of weights, which bitsandbytes does not; save "
+                         "them with tandem.torch.averages, and drop them: tandem.torch."
+                         "convert_state(state_dict, weights, strategy, weight_average=False)")
     names = _identity.strategies_of(state_dict["param_groups"], identity)
     specs = _source_specs(identity, graphs, names, path)
     _check(state_dict, identity, specs, weights)

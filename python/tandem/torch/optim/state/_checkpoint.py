@@ -229,7 +229,8 @@ def _converted(state_dict: dict,
     try:
         made, weights = convert_state(
             state_dict, groups.params, groups.strategies, graph=arguments["graph"],
-            vectors=arguments["vectors"], path=arguments["path"], keep_types=True)
+            vectors=arguments["vectors"], path=arguments["path"], keep_types=True,
+            weight_average=arguments["weight_average"])
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the state dict is under strategy {before}, and cannot be converted for the "
@@ -239,12 +240,22 @@ def _converted(state_dict: dict,
     warnings.warn(
         f"the state dict is under strategy {before}; it was converted to "
         f"{_identity.spelled(groups.strategies)}, exactly where the new storages can hold its "
-        "values and rounded to nearest elsewhere", UserWarning, stacklevel=4)
+        "values and rounded to nearest elsewhere"
+        + _note_on_averages(_identity.has_average(theirs), arguments["weight_average"]),
+        UserWarning, stacklevel=4)
     kept = {key for key, state in state_dict["state"].items() if state}
     keys = [key for group in made["param_groups"] for key in group["params"]]
     made["state"] = {key: state for key, state in made["state"].items() if key in kept}
     return (dict(_identity.identified(made)),
             [weight if key in kept else None for key, weight in zip(keys, weights)])
+
+
+def _note_on_averages(had: bool, has: bool) -> str:
+    """Returns what a conversion does with averages of weights, for a warning."""
+    if had == has:
+        return ""
+    return ("; it has averages of weights, which are left out: this optimizer has no ema_decay"
+            if had else "; it has no averages of weights, which begin as the weights")
 
 
 def _without_others(state_dict: dict, groups: ParamGroups,

@@ -74,10 +74,9 @@ def _shape_of(stored: Stored, like: torch.Tensor) -> torch.Tensor:
     return like if shape is None else torch.empty(shape, device="meta")
 
 
-def _carry_role(role: str, source: StateSpec, target: StateSpec, planes: list,
+def _carry_role(ours: Stored, theirs: Stored, source: StateSpec, target: StateSpec, planes: list,
                 like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
     """Returns the planes of one tensor in another spec."""
-    ours, theirs = (Stored.of(spec.kernel, role) for spec in (source, target))
     # Bytes of several codes are in C order, which their number does not show.
     in_order = not target.packs or like.is_contiguous()
     if in_order and ours.meets(theirs) and (source.group == target.group or not (
@@ -103,11 +102,13 @@ def carried(source: StateSpec, weight: torch.Tensor, state: dict, target: StateS
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
     """Returns a parameter's state and weight in another spec."""
     like, made = source.like(weight, state), {}
-    for role in kept_roles(source.kernel):
-        tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
-                              like, weight)
-        made |= {plane.name: tensor
-                 for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
+    for role in kept_roles(target.kernel):
+        # An average begins as the weight.
+        origin = role if role in source.kernel.storages else source.weight_planes[0].role
+        ours, theirs = Stored.of(source.kernel, origin), Stored.of(target.kernel, role)
+        tensors = _carry_role(ours, theirs, source, target,
+                              _planes(source, origin, weight, state), like, weight)
+        made |= {plane.name: tensor for plane, tensor in zip(theirs.planes, tensors)}
     # The history of gradients is useless under another storage.
     made |= {plane.name: zeroed(target.empty(plane, like)) for plane in target.grad_planes
              if plane.persistent}
@@ -137,23 +138,29 @@ def _identity_of(state_dict: dict, graphs: dict) -> dict:
 
 
 def _specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
-              path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> StateSpecs:
+           path: Sequence[str | os.PathLike], averages: bool = False,
+           rules: Mapping[str, Rules] = {}) -> StateSpecs:
     """Returns the specs of a state dict's graphs, or of given graphs, under other strategies,
-    some of which have their own rules."""
+    some of which have their own rules. `averages` is whether states have averages of weights."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
-    return StateSpecs(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
-                          strategies[0], vectors, identity.get("count"))
+
+    def build(graph: str, strategy: str, target: str, own: Rules | None) -> tandem.Kernel:
+        return compiled(graph, strategy, path, target, own or rules.get(strategy),
+                        weight_average=averages)
+
+    return StateSpecs(build, graph, strategies[0], vectors, identity.get("count"))
 
 
 def _source_specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
                      path: Sequence[str | os.PathLike]) -> StateSpecs:
     """Returns the specs that created a state dict, with strategies as it describes them,
     because strategies of the same name may have changed or no longer exist."""
-    wide = _specs(identity, graphs, ["fp32"], path)
+    averages = _identity.has_average(identity)
+    wide = _specs(identity, graphs, ["fp32"], path, averages)
     rules = {name: found for name in dict.fromkeys(strategies)
              if (found := _identity.written(wide, identity, name))}
-    return _specs(identity, graphs, strategies, path, rules)
+    return _specs(identity, graphs, strategies, path, averages, rules)
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
@@ -273,6 +280,7 @@ def convert_state(
     vectors: str | os.PathLike | None = None,
     path: Sequence[str | os.PathLike] = (),
     keep_types: bool = False,
+    weight_average: bool | None = None,
 ) -> tuple[dict, list[torch.Tensor]]:
     """Converts an optimizer's state dict and its weights to other strategies.
 
@@ -294,6 +302,9 @@ def convert_state(
         path: directories that are searched for both strategies first.
         keep_types: whether all float32 weights stay float32 if the new strategy has 16-bit
             weights; otherwise only those do that were float32 under such a strategy.
+        weight_average: whether the new states have an average of weights, as those of optimizers
+            with ``ema_decay``; None if the current ones have. An average that there was not
+            begins as the weight, as if that had never changed.
 
     Returns:
         The state dict, for ``load_state_dict`` of an optimizer whose groups have the new
@@ -309,7 +320,8 @@ def convert_state(
     before = _identity.strategies_of(state_dict["param_groups"], identity)
     after = [group["strategy"] for group in groups]
     ours = _source_specs(identity, graphs, before, path)
-    theirs = _specs(identity, graphs, after, path)
+    averages = _identity.has_average(identity) if weight_average is None else weight_average
+    theirs = _specs(identity, graphs, after, path, averages)
     _check(state_dict, identity, ours, weights)
     state_dict = _with_rows(state_dict, ours, before, weights)
     states, values, sums = {}, [], identity.get("checksums", {})

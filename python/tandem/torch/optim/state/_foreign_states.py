@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from tandem._companions import AVERAGE
 from tandem._convert import Stored
 from tandem._storages import floats
 from tandem.torch._layout import laid_out
@@ -82,7 +83,10 @@ def _whole_state(spec: StateSpec, param: torch.Tensor, found: ForeignState, labe
     state = initial_state(spec, param)
     if spec.step:
         state[spec.step] = found.step
-    for role, value in found.values.items():
+    values = dict(found.values)
+    if AVERAGE in spec.kernel.storages:
+        values.setdefault(AVERAGE, param if found.weight is None else found.weight)
+    for role, value in values.items():
         _write(spec, role, state, param, value, label)
     if found.weight is not None and any(p.name in state for p in spec.weight_planes):
         _write(spec, spec.weight_planes[0].role, state, param, found.weight, label)

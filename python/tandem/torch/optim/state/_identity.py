@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from tandem._companions import kinds_of, rules_of
+from tandem._companions import AVERAGE, kinds_of, rules_of
 from tandem._kernel import Rules
 from tandem.torch.optim.state._specs import StateSpecs
 
@@ -113,6 +113,11 @@ def part_of(identity: Mapping, strategy: str) -> Mapping:
     if identity["strategy"] == strategy:
         return identity
     return identity.get("strategies", {}).get(strategy, {})
+
+
+def has_average(identity: Mapping) -> bool:
+    """Returns whether the states of an identity have averages of weights."""
+    return AVERAGE in identity.get("storages", {})
 
 
 def version_of(state_dict: Mapping) -> int:

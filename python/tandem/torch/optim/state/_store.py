@@ -29,6 +29,8 @@ class StateStore:
 
     def __init__(self, groups: ParamGroups):
         self.states: defaultdict[torch.Tensor, dict] = defaultdict(dict)
+        #: Whether parameters hold their averages, by :func:`averaged_weights`.
+        self.shows_averages = False
         #: Whether state dicts have planes in types that collectives carry.
         self.packs = True
         self._groups = groups
@@ -138,6 +140,12 @@ class StateStore:
         self._expected = {}
         self._lacking = {param for param in self._groups.params
                          if self.states and not self.states.get(param)}
+
+    def check_weights(self) -> None:
+        """Refuses parameters that hold averages in place of their weights."""
+        if self.shows_averages:
+            raise RuntimeError("the parameters hold averages of their weights; leave the context of "
+                               "averaged_weights before a step or a state dict of the optimizer")
 
     def expect(self, checksums: Mapping[torch.Tensor, list]) -> None:
         """Remembers the checksums of weights that loaded states complete, except for those of

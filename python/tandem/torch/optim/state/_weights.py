@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
 from tandem._storages import floats
-from tandem._convert import WIDE_PLANE
+from tandem._convert import WIDE_PLANE, planes_of
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import local_of, local_state, shard_of
 from tandem.torch.optim._groups import ParamGroups
@@ -27,14 +27,21 @@ def whole_weight(spec: StateSpec, param: torch.Tensor, state: Mapping | None) ->
     DTensor this is a DTensor of the same placements."""
     if not state or not completes_weight(spec) or _is_written(spec, param, state):
         return param.detach().to(torch.float32, copy=True)
-    own, shard = local_state(state), shard_of(param)
+    return whole_value(spec, spec.weight_planes[0].role, param, state)
+
+
+def whole_value(spec: StateSpec, role: str, param: torch.Tensor,
+                state: Mapping) -> torch.Tensor:
+    """Returns the value of a tensor of a parameter's shape, its weight or a state, in float32, in
+    new memory. For a DTensor this is a DTensor of the same placements."""
+    own, shard, found = local_state(state), shard_of(param), planes_of(spec.kernel, role)
     is_gathered = shard is not None and gathers(spec, shard)
     local = shard.gather(param.detach()) if is_gathered else local_of(param).detach()
     like = spec.like(local, own)
     planes = [own[plane.name] if plane.name in own else laid_out(local, like, local.dtype)
-              for plane in spec.weight_planes]
+              for plane in found]
     wide = empty_plane(like, torch.float32, spec.device)
-    convert(spec, [dense(spec.weight_planes, planes, like)], spec.weight_storage, [wide],
+    convert(spec, [dense(found, planes, like)], spec.kernel.storages[role], [wide],
             floats("f32"), [WIDE_PLANE])
     if shard is None:
         return wide
@@ -83,10 +90,23 @@ def weights(optimizer: torch.optim.Optimizer,
     >>> [(name, w.dtype) for name, w in tandem.torch.weights(opt, model)]
     [('weight', torch.float32), ('bias', torch.float32)]
     """
+    yield from each_value(own_optimizer(optimizer), model, _weight_of)
+
+
+def own_optimizer(optimizer: torch.optim.Optimizer) -> Optimizer:
+    """Returns the optimizer of Tandem that wrappers hold, or refuses another."""
     optimizer = unwrapped(optimizer)
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} keeps no part of weights in its state; take "
                         "an optimizer of tandem.torch, such as tandem.torch.AdamW")
+    return optimizer
+
+
+def each_value(optimizer: Optimizer, model: torch.nn.Module | None,
+               value_of: Callable[[ParamGroups, torch.Tensor, Mapping | None], torch.Tensor],
+               ) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields the name of each parameter of a model, or of the optimizer, and a value that is made
+    of the parameter and its state, once for all names of a parameter."""
     store, groups = optimizer._store, optimizer._groups
     store.check_expected()
     named = list(_named(optimizer) if model is None else
@@ -94,12 +114,12 @@ def weights(optimizer: torch.optim.Optimizer,
     names = Counter(id(param) for _, param in named)
     tied: dict[int, torch.Tensor] = {}
     for name, param in named:
-        weight = tied.get(id(param))
-        if weight is None:
-            weight = _weight_of(groups, param, store.get(param))
+        value = tied.get(id(param))
+        if value is None:
+            value = value_of(groups, param, store.get(param))
         if names[id(param)] > 1:
-            tied[id(param)] = weight
-        yield name, weight
+            tied[id(param)] = value
+        yield name, value
 
 
 def _weight_of(groups: ParamGroups, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
@@ -121,8 +141,10 @@ def _named(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class WeightAverage:
-    """An exponential moving average of whole weights, in float32.
+    """An exponential moving average of whole weights, in float32 and outside of steps.
 
+    An optimizer with ``ema_decay`` keeps an average in its state, in the step's own launch; this
+    one may lie on another device and has a model's other parameters, too.
     ``torch.optim.swa_utils.AveragedModel`` averages what parameters show, which for bfloat16
     parameters are rounded weights; this averages :func:`weights`.
 
