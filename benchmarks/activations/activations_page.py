@@ -105,8 +105,8 @@ def granularity(found: dict) -> str:
 FEW_BITS = """\
 ## Four bits
 
-Under `linear4` and `mxfp4` the layer keeps {linear:.2f} and {mx:.2f} U, where 8-bit recipes keep {eight:.2f} U or more; what remains
-wide is attention's. The table has the largest error of a gradient in one pass, and that of the mean of {passes} passes over the same
+Under `linear4`, `mxfp4` and `nvfp4` the layer keeps {linear:.2f}, {mx:.2f} and {nv:.2f} U, where 8-bit recipes keep {eight:.2f} U
+or more; what remains wide is attention's. The table has the largest error of a gradient in one pass, and that of the mean of {passes} passes over the same
 input (hidden size {hidden}, {tokens} tokens). Dithered codes have the larger error, but it averages out over passes, as over the steps of
 a training; codes to nearest have a bias, which stays.
 
@@ -121,7 +121,7 @@ def few_bits(found: dict) -> str:
     rows, machine = found["rows"], found["machine"]
     eight = min(rows[name]["kept"] for name in ("coat", "mxfp8"))
     return FEW_BITS.format(
-        linear=rows["linear4"]["kept"], mx=rows["mxfp4"]["kept"], eight=eight,
+        linear=rows["linear4"]["kept"], mx=rows["mxfp4"]["kept"], nv=rows["nvfp4"]["kept"], eight=eight,
         passes=found["passes"], hidden=found["hidden"], tokens=found["tokens"],
         machine=f"Measured with torch {found['torch']}, {origin(found)}, on {machine['cpu']}",
         rows=table(["recipe", "kept", "worst error", f"of the mean of {found['passes']}"],

@@ -27,7 +27,8 @@ import tandem.torch  # noqa: E402
 from layer import BATCH, compare, kept_bytes, make  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "recipes"
-RECIPES = ("bf16", "coat", "mxfp8", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest")
+RECIPES = ("bf16", "coat", "mxfp8", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest",
+           "nvfp4", "nvfp4-nearest")
 
 
 class Passes:

@@ -64,8 +64,9 @@ def test_few_bits():
     few_bits = by_path("few_bits")
     want = few_bits.Passes(None, 64, 32).gradients()
     found = {name: few_bits.measure(name, want, 64, 32, 24)
-             for name in ("bf16", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest")}
-    for name in ("linear4", "mxfp4"):
+             for name in ("bf16", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest",
+                          "nvfp4", "nvfp4-nearest")}
+    for name in ("linear4", "mxfp4", "nvfp4"):
         dithered, nearest = found[name], found[f"{name}-nearest"]
         assert nearest["bias"] == nearest["error"] < dithered["error"]
         assert dithered["bias"] < 0.5 * nearest["bias"]

@@ -93,7 +93,8 @@ uint64_t reference::getGroup(StorageAttrInterface storage) {
   ScaledStorageAttr scaled = getScaled(storage);
   if (!scaled)
     return 1;
-  return needsMatrix(storage) ? Group::all : scaled.getGroup().columns;
+  bool isWhole = needsMatrix(storage) || scaled.getTensorScale();
+  return isWhole ? Group::all : scaled.getGroup().columns;
 }
 
 //===----------------------------------------------------------------------===//
@@ -160,6 +161,8 @@ static SoftFloat decodeScaled(ScaledStorageAttr storage,
   if (storage.getRecipe() == scaled::Recipe::given)
     bits = checkScale(bits, storage.getCode(), storage.getScale());
   SoftFloat scale = decodeScale(storage.getScale(), bits);
+  if (storage.getTensorScale())
+    scale = scale.mul(SoftFloat::fromBits(Format::F32, planes[count + 1]));
   CodeContext context;
   if (storage.getCode().getRange())
     context.exponent = planes[count + 1];
@@ -329,10 +332,59 @@ struct ScaledGroup {
 };
 } // namespace
 
+/// Returns what a tensor's values are multiplied by before those of its groups
+/// are scaled: 448 times the code's largest number over the largest magnitude.
+static SoftFloat findExpansion(scaled::CodeAttrInterface code,
+                               ArrayRef<SoftFloat> values) {
+  SoftFloat amax(Format::F32);
+  for (const SoftFloat &value : values)
+    amax = amax.maximum(getMagnitude(code, value));
+  if (amax.isZero())
+    return toReal(1);
+  SoftFloat quotient = toReal(448 * code.getLargest()).div(amax);
+  return quotient.isFinite() ? quotient
+                             : SoftFloat::getLargest(Format::F32);
+}
+
+/// Returns the bits of a group's scale in multiples of the tensor's.
+static uint64_t chooseGroupScale(scaled::CodeAttrInterface code,
+                                 const SoftFloat &amax,
+                                 const SoftFloat &expansion) {
+  SoftFloat inverse = toReal(1).div(toReal(code.getLargest()));
+  SoftFloat wanted = amax.mul(expansion.mul(inverse));
+  if (isLess(toReal(448), wanted))
+    wanted = toReal(448);
+  SoftFloat nearest = wanted.convert(Format::F8E4M3FN);
+  bool isBelow = isLess(nearest.convert(Format::F32), wanted);
+  return nearest.toCanonicalBits() + (drawsBits(code.getRounding()) && isBelow);
+}
+
+namespace {
+/// The entries of a group's scales, and the scale itself.
+struct GroupScale {
+  Codes entries;
+  SoftFloat scale;
+};
+} // namespace
+
+static GroupScale findGroupScale(const BoundTensor &tensor, uint64_t element,
+                                 const SoftFloat &amax,
+                                 const SoftFloat &expansion) {
+  ScaledStorageAttr storage = getScaled(tensor.storage);
+  if (!storage.getTensorScale()) {
+    uint64_t bits = findScale(tensor, element, amax);
+    return {{bits}, decodeScale(storage.getScale(), bits)};
+  }
+  uint64_t bits = chooseGroupScale(storage.getCode(), amax, expansion);
+  SoftFloat whole = toReal(1).div(expansion);
+  SoftFloat scale = decodeScale(storage.getScale(), bits).mul(whole);
+  return {{bits, whole.toBits()}, isLess(toReal(0), scale) ? scale : toReal(1)};
+}
+
 /// Writes one group: the codes of each element, their scale and, if the code
-/// has a range, their exponent.
+/// has a range, their exponent. `expansion` is that of the tensor.
 static void writeGroup(const BoundTensor &tensor, const MachineState &state,
-                       const ScaledGroup &group) {
+                       const ScaledGroup &group, const SoftFloat &expansion) {
   ScaledStorageAttr storage = getScaled(tensor.storage);
   scaled::CodeAttrInterface code = storage.getCode();
   SoftFloat amax(Format::F32);
@@ -341,8 +393,8 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
     amax = amax.maximum(getMagnitude(code, value));
     least = std::min(least, getLeast(value));
   }
-  uint64_t bits = findScale(tensor, group.elements.front(), amax);
-  SoftFloat scale = decodeScale(storage.getScale(), bits);
+  auto [entries, scale] =
+      findGroupScale(tensor, group.elements.front(), amax, expansion);
   bool hasRange = code.getRange().has_value();
   CodeContext context;
   if (hasRange)
@@ -351,7 +403,7 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
     context.random = tensor.drawBits(state, element);
     context.isFloored = tensor.hasFloor() && isPositive(value);
     Codes codes = quantize(code, value, scale, context);
-    codes.push_back(bits);
+    codes.append(entries);
     if (hasRange)
       codes.push_back(context.exponent);
     if (storage.getTransposed())
@@ -377,8 +429,11 @@ void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
     group.elements.push_back(element++);
     group.values.push_back(value);
   }
+  SoftFloat expansion = scaled.getTensorScale()
+                            ? findExpansion(scaled.getCode(), values)
+                            : toReal(1);
   for (const auto &[entry, group] : groups)
-    writeGroup(*this, state, group);
+    writeGroup(*this, state, group, expansion);
 }
 
 //===----------------------------------------------------------------------===//

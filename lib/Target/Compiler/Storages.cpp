@@ -47,7 +47,8 @@ static int64_t getPlainGroup(StorageAttrInterface storage) {
   auto plain = ScaledStorageAttr::get(
       storage.getContext(), scaled.getCode(), scaled.getGroup(),
       Float32Type::get(storage.getContext()), scaled::Recipe::current,
-      /*history=*/0, /*margin=*/0, /*transposed=*/false);
+      /*history=*/0, /*margin=*/0, /*transposed=*/false,
+      /*tensorScale=*/false);
   Group group = scaled.getGroup();
   bool isNeighbours = group.rows == 1 && !group.isRow();
   return plain == scaled && isNeighbours && !scaled.getCode().getRange()
@@ -63,7 +64,8 @@ static StorageAttrInterface getGivenScales(StorageAttrInterface storage) {
     storage = ScaledStorageAttr::get(
         storage.getContext(), scaled.getCode(), scaled.getGroup(),
         Float32Type::get(storage.getContext()), scaled.getRecipe(),
-        scaled.getHistory(), scaled.getMargin(), scaled.getTransposed());
+        scaled.getHistory(), scaled.getMargin(), scaled.getTransposed(),
+        scaled.getTensorScale());
   return storage.withGivenScales();
 }
 
@@ -165,7 +167,7 @@ tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
     return ScaledStorageAttr::getChecked(
         emitError, context, code, Group::tensor(), scale,
         scaled::Recipe::current, /*history=*/none, /*margin=*/none,
-        isTransposed);
+        isTransposed, /*tensorScale=*/false);
   };
   return describeMade(session, format, make);
 }

@@ -190,8 +190,18 @@ func.func private @scaled_c5_row() attributes {s = #tandem.scaled<#scaled.root, 
 
 // -----
 
-// expected-error @+1 {{a scale is f32, bf16, f16 or f8E8M0FNU, got 'f8E4M3FN'}}
+// expected-error @+1 {{a scale is f32, bf16, f16 or f8E8M0FNU, got 'f8E4M3FN'; one of f8E4M3FN is for tensor_scale = true}}
 func.func private @scaled_c2() attributes {s = #tandem.scaled<#scaled.root, group = 32, scale = f8E4M3FN>}
+
+// -----
+
+// expected-error @+1 {{tensor_scale = true is for groups of 16 to 256 with scale = f8E4M3FN and recipe = current, of a code that clamps and has no range of its own, got scale = 'f32' of #scaled.root}}
+func.func private @scaled_c11() attributes {s = #tandem.scaled<#scaled.root, group = 32, scale = f32, tensor_scale = true>}
+
+// -----
+
+// expected-error @+1 {{tensor_scale = true is for groups of 16 to 256 with scale = f8E4M3FN}}
+func.func private @scaled_c11_group() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f8E4M3FN, tensor_scale = true>}
 
 // -----
 

@@ -209,7 +209,7 @@ def test_long_rows(layer, shape):
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
 @pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "coat-fp8", "mxfp8", "te-delayed",
-                                    "mxfp4", "linear4"))
+                                    "mxfp4", "nvfp4", "linear4"))
 @pytest.mark.parametrize("layer", LAYERS)
 def test_ptx_against_cpu(layer, recipe, chip):
     for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):

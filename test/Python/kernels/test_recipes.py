@@ -4,10 +4,11 @@
 #===----------------------------------------------------------------------===#
 #
 # This file tests what each recipe of a scale promises: delayed scaling, given scales, counts of
-# saturated elements, two-stage maxima, and the OCP microscaling formats.
+# saturated elements, two-stage maxima, the OCP microscaling formats, and NVFP4.
 #
 #===----------------------------------------------------------------------===#
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,10 +16,10 @@ import tandem
 from model import Strategy
 from model.codes import FloatCode, MinifloatCode, SoftsignCode
 from model.formats import decode, encode
-from model.scaled import WHOLE, Coded, Scaled
+from model.scaled import WHOLE, Coded, Scaled, unpack
 from model.storage import Draw, Plain
 from support.codes import CODES, SWAP, groups_of_values, values
-from support.kernels import assert_same, run_plan, strategy_text
+from support.kernels import assert_same, integers_of, run_plan, strategy_text
 from support.launch import Tensor, aligned_copy, launch
 
 E4M3 = FloatCode("f8E4M3FN")
@@ -40,11 +41,11 @@ def zeros(storage, size):
     return {n: np.zeros(entries[n], d) for n, d in storage.planes("w").items()}
 
 
-def store(kernel, planes, *x):
+def store(kernel, planes, *x, seed=0):
     """Returns the planes of w after storing x."""
     x = np.array(x, np.float32)
     arrays = {n: p.copy() for n, p in planes.items()}
-    kernel(arrays | {"g": x, "read": np.zeros_like(x)})
+    kernel(arrays | {"g": x, "read": np.zeros_like(x)}, **integers_of(kernel, 1, seed))
     return arrays
 
 
@@ -259,3 +260,56 @@ def test_mx(name, compile_swap):
     nearest = np.abs(np.abs(y)[..., None] - numbers).min(-1)
     assert np.array_equal(np.abs(np.abs(y) - np.abs(got)), nearest)
     assert (np.abs(got) == largest).any() and (np.abs(y) > largest).any()
+
+
+#===----------------------------------------------------------------------===#
+# NVFP4
+#===----------------------------------------------------------------------===#
+
+
+def transformer_engine_nvfp4(x):
+    """Returns the codes, the scales of blocks and the scale of the tensor of rows of 16 elements, by
+    the arithmetic of Transformer Engine's kernels: all in float32, and formats of ml_dtypes."""
+    f32, e2m1, e4m3 = np.float32, ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn
+    amax = np.abs(x).max()
+    encode = np.minimum(f32(448 * 6) / amax, np.finfo(f32).max) if amax else f32(1)
+    blocks = (np.abs(x).max(1) * (encode * (f32(1) / f32(6)))).astype(e4m3)
+    decode = f32(1) / encode
+    inverse = np.minimum(f32(1) / (blocks.astype(f32) * decode), np.finfo(f32).max)
+    codes = np.clip(x * inverse[:, None], -6, 6).astype(e2m1)
+    return codes.view(np.uint8), blocks.view(np.uint8), decode
+
+
+@pytest.mark.parametrize("spread", (0, 8, 30))
+def test_nvfp4(spread, compile_swap):
+    """Codes and scales have the bytes of Transformer Engine's, where a block's scale is not 0."""
+    rng = np.random.default_rng(spread)
+    x = rng.standard_normal((500, 16)) * np.exp2(rng.uniform(-spread, 0, (500, 1)))
+    x = x.astype(np.float32)
+    code = MinifloatCode(2, 1, specials="none")
+    storage = Scaled(code, 16, "f8E4M3FN", tensor_scale=True)
+    planes = store(compile_swap(storage), zeros(storage, x.size), *x.ravel())
+    codes, blocks, decode = transformer_engine_nvfp4(x)
+    assert np.array_equal(planes["w.scale"], blocks)
+    assert planes["w.tensor_scale"].view(np.float32) == decode
+    kept = blocks != 0
+    assert spread < 30 or not kept.all()
+    assert np.array_equal(unpack(planes["w"], 2).reshape(x.shape)[kept], codes[kept])
+    got = storage.decode(planes, "w").reshape(x.shape)
+    want = codes.view(ml_dtypes.float4_e2m1fn).astype(np.float32) * (
+        blocks.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * decode)[:, None]
+    assert np.array_equal(got[kept], want[kept]) and not got[~kept].any()
+
+
+def test_nvfp4_is_unbiased_with_dither(compile_swap):
+    """Scales that are rounded up clamp nothing, so that the mean of dithered numbers is the value."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(64 * 16).astype(np.float32)
+    code = MinifloatCode(2, 1, specials="none", rounding="dither")
+    storage = Scaled(code, 16, "f8E4M3FN", tensor_scale=True)
+    kernel, total = compile_swap(storage), 0
+    for seed in range(256):
+        planes = store(kernel, zeros(storage, x.size), *x, seed=seed)
+        total = total + storage.decode(planes, "w").astype(np.float64)
+    one = np.linalg.norm(storage.decode(planes, "w") - x) / np.linalg.norm(x)
+    assert np.linalg.norm(total / 256 - x) / np.linalg.norm(x) < one / 10

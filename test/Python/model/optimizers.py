@@ -284,6 +284,11 @@ def _tensor_library():
     }
 
 
+def _nvfp4(rounding="nearest"):
+    return Scaled(MinifloatCode(2, 1, specials="none", rounding=rounding), 16, "f8E4M3FN",
+                  tensor_scale=True)
+
+
 def _tensor_table():
     """Returns strategies with per-tensor scales that together use every code."""
     bf16, f16, f32 = Plain("bf16"), Plain("f16"), Plain("f32")
@@ -313,6 +318,10 @@ def _tensor_table():
             Scaled(_E4M3, WHOLE, "f32", "given"), Scaled(_E4M3, WHOLE, "f32", "given"),
             Scaled(_EVERY, WHOLE, "f16", "given"),
             Scaled(RootCode(), WHOLE, "f8E8M0FNU", "given")),
+        # NVFP4: codes of four bits, scales of groups in multiples of one for the tensor.
+        "tensor-two-levels": Strategy(
+            _nvfp4(), f32, _nvfp4("dither"), Scaled(_dither(_E4M3), 32, "f8E4M3FN",
+                                                    tensor_scale=True)),
         "tensor-and-groups": Strategy(f32, Scaled(_E4M3, 64, "f32", "pow2"),
                                       Scaled(_NORMAL, WHOLE, "f32"),
                                       Scaled(_EVERY, 128, "bf16")),

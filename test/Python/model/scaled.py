@@ -25,6 +25,8 @@ _F32 = np.float32
 WHOLE = 1 << 62
 # The group of a scale shared by the elements of a row.
 ROW = 1 << 61
+# The largest number of f8E4M3FN.
+_MOST = _F32(448)
 
 
 def _dtype(format):
@@ -105,6 +107,21 @@ def choose_scale(amax, code, type, recipe, margin=0):
     if code.zero is None:
         return chosen.astype(_F32)
     return np.where(amax == 0, 1.0, chosen).astype(_F32)
+
+
+def choose_two_levels(magnitudes, amax, code):
+    """Returns the f32 scale of a tensor and the f8E4M3FN bits of those of its groups, from all
+    magnitudes and the largest of each group."""
+    whole = max(magnitudes.max(initial=0), _F32(0))
+    expansion = _F32(1)
+    if whole > 0:
+        expansion = min(_F32(448 * code.largest) / whole, np.finfo(_F32).max)
+    wanted = amax * (expansion * (_F32(1) / _F32(code.largest)))
+    wanted = np.minimum(wanted, _MOST)
+    bits = encode("f8E4M3FN", wanted)
+    if code.uses_random:
+        bits = bits + (decode("f8E4M3FN", bits) < wanted).astype(bits.dtype)
+    return _F32(1) / expansion, bits
 
 
 def check_scale(type, codes, code):
@@ -191,9 +208,13 @@ class Scaled(Storage):
     transposed: int = 0
     # The length of rows, which begin at whole bytes of several codes; `columns` if 0.
     row_length: int = 0
+    # Whether scales of groups are multiples of a scale for the tensor.
+    tensor_scale: bool = False
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
+        if self.tensor_scale:
+            formats |= {".tensor_scale": "f32"}
         if self.code.range:
             formats |= {".exponent": "i8"}
         if self.transposed:
@@ -206,8 +227,8 @@ class Scaled(Storage):
         return suffix in (*self.code.planes, ".transposed")
 
     def plane_groups(self, name):
-        return {p: self.code.packed if self.has_elements(p[len(name):]) else self.group
-                for p in self.planes(name)}
+        return {p: self.code.packed if self.has_elements(p[len(name):]) else
+                WHOLE if p == name + ".tensor_scale" else self.group for p in self.planes(name)}
 
     def _codes(self, planes, name):
         return [unpack(planes[name + s], self.code.packed, self.row_length or self.columns)
@@ -220,6 +241,8 @@ class Scaled(Storage):
             entries = {p: (count if self.has_elements(p[len(name):])
                            else -(-count // self.rows)) * -(-self.columns // group)
                        for p, group in self.plane_groups(name).items()}
+            if self.tensor_scale:
+                entries[name + ".tensor_scale"] = min(size, 1)
         if self.row_length:
             for suffix in self.code.planes:
                 entries[name + suffix] = (size // self.row_length
@@ -230,7 +253,7 @@ class Scaled(Storage):
 
     def range(self):
         """Returns magnitudes near which scales leave their range."""
-        low, high = scale_range(self.scale, self.code.largest)
+        low, high = scale_range("f32" if self.tensor_scale else self.scale, self.code.largest)
         ends = np.array([high * self.code.largest, low * self.code.largest])
         high, low = self.code.finish(ends)
         return min(high, float(np.finfo(_F32).max)), low
@@ -246,6 +269,9 @@ class Scaled(Storage):
         scale = decode_scale(self.scale, planes[name + ".scale"])
         if self.recipe == "given":
             scale = check_scale(self.scale, planes[name + ".scale"], self.code)
+        if self.tensor_scale:
+            with np.errstate(all="ignore"):
+                scale = scale * np.resize(decode("f32", planes[name + ".tensor_scale"]), len(scale))
         with np.errstate(all="ignore"):
             exponent = self._exponents(planes, name, len(codes[0]))
             number = self.code.decode(codes, exponent)
@@ -305,10 +331,12 @@ class Scaled(Storage):
                 name + ".history": history}
 
     def renew(self, planes, name, x, draw):
-        _check_first(name, draw, self.group)
+        _check_first(name, draw, WHOLE if self.tensor_scale else self.group)
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
             amax = self._magnitudes(self.code.measure(prepared)).max(1)
+            if self.tensor_scale:
+                return self._two_levels(name, x, prepared, amax, draw)
             scale = self._choose_scale(planes, name, amax)
             inverse = self._spread(_F32(1) / scale, len(x))
             shared = {name + ".scale": planes[name + ".scale"] if self.recipe == "given"
@@ -325,6 +353,19 @@ class Scaled(Storage):
                 shared[name + ".transposed"] = matrix.T.reshape(-1)
         return {name + s: pack(c, self.code.packed, self.row_length or self.columns)
                 for s, c in zip(self.code.planes, codes)} | shared
+
+    def _two_levels(self, name, x, prepared, amax, draw):
+        """Returns the planes of x under scales of two levels."""
+        magnitudes = self._magnitudes(self.code.measure(prepared))
+        whole, bits = choose_two_levels(magnitudes, amax, self.code)
+        scale = decode("f8E4M3FN", bits) * whole
+        scale = np.where(scale > 0, scale, _F32(1))
+        inverse = self._spread(_F32(1) / scale, len(x))
+        codes = _encode(self.code, prepared, self.code.scaled(prepared, inverse), None, draw)
+        entry = encode("f32", np.full(min(len(x), 1), whole, _F32))
+        return {name + s: pack(c, self.code.packed, self.row_length or self.columns)
+                for s, c in zip(self.code.planes, codes)} | {
+                    name + ".scale": bits, name + ".tensor_scale": entry}
 
     def saturated(self, planes, name):
         """Returns the number of elements that have the code of the largest magnitude."""

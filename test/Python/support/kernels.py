@@ -205,7 +205,8 @@ def storage_text(storage):
             group = f"{storage.rows}x{group}"
         return (f"#tandem.scaled<{code_text(storage.code)}, group = {group}, "
                 f"scale = {storage.scale}, recipe = {storage.recipe}, "
-                f"history = {storage.history}, margin = {storage.margin}>")
+                f"history = {storage.history}, margin = {storage.margin}"
+                f"{', tensor_scale = true' if storage.tensor_scale else ''}>")
     if isinstance(storage, Coded):
         return f"#tandem.coded<{code_text(storage.code)}>"
     if isinstance(storage, Masked):

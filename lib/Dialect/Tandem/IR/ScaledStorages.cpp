@@ -106,17 +106,40 @@ verifyWithoutNaN(function_ref<InFlightDiagnostic()> emitError,
             "scale that is not f16";
 }
 
+/// Verifies (C2) and (C11).
+static LogicalResult
+verifyScaleType(function_ref<InFlightDiagnostic()> emitError,
+                scaled::CodeAttrInterface code, Group group, Type scale,
+                scaled::Recipe recipe, bool tensorScale) {
+  if (!tensorScale && scaled::isScaleType(scale))
+    return success();
+  if (!tensorScale) {
+    InFlightDiagnostic diagnostic =
+        emitError() << "a scale is f32, bf16, f16 or f8E8M0FNU, got " << scale;
+    if (isa<Float8E4M3FNType>(scale))
+      diagnostic << "; one of f8E4M3FN is for tensor_scale = true";
+    return diagnostic;
+  }
+  bool isSize = group.getGranularity() == Granularity::group;
+  if (isSize && isa<Float8E4M3FNType>(scale) && code.hasNaN() &&
+      !code.getRange() && recipe == scaled::Recipe::current)
+    return success();
+  return emitError() << "tensor_scale = true is for groups of 16 to 256 with "
+                        "scale = f8E4M3FN and recipe = current, of a code that "
+                        "clamps and has no range of its own, got scale = "
+                     << scale << " of " << code;
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, Group group,
                           Type scale, scaled::Recipe recipe, int64_t history,
-                          int64_t margin, bool transposed) {
+                          int64_t margin, bool transposed, bool tensorScale) {
   if (failed(verifyGroup(emitError, group)))
     return failure();
-  // (C2)
-  if (!scaled::isScaleType(scale))
-    return emitError() << "a scale is f32, bf16, f16 or f8E8M0FNU, got "
-                       << scale;
+  if (failed(
+          verifyScaleType(emitError, code, group, scale, recipe, tensorScale)))
+    return failure();
   // (C3)
   if (isa<Float8E8M0FNUType>(scale) && recipe == scaled::Recipe::current)
     return emitError() << "an f8E8M0FNU scale is a power of two; use recipe = "
@@ -152,6 +175,9 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   planes.push_back({".scale", getScale(), /*isRead=*/true, getGroup(),
                     /*isRaw=*/true, /*isPersistent=*/isGiven,
                     /*isWritten=*/!isGiven});
+  if (getTensorScale())
+    planes.push_back({".tensor_scale", Float32Type::get(getContext()),
+                      /*isRead=*/true, Group::tensor(), /*isRaw=*/true});
   if (getCode().getRange())
     planes.push_back({".exponent", IntegerType::get(getContext(), 8),
                       /*isRead=*/true, getGroup(), /*isRaw=*/true});
@@ -187,14 +213,16 @@ RoundingMode ScaledStorageAttr::getRounding() const {
 
 StorageAttrInterface ScaledStorageAttr::getNearest() const {
   return get(getContext(), getCode().getNearest(), getGroup(), getScale(),
-             getRecipe(), getHistory(), getMargin(), getTransposed());
+             getRecipe(), getHistory(), getMargin(), getTransposed(),
+             getTensorScale());
 }
 
 StorageAttrInterface ScaledStorageAttr::withFreshScales() const {
   if (getRecipe() != scaled::Recipe::given)
     return *this;
   return get(getContext(), getCode(), getGroup(), getScale(),
-             scaled::Recipe::pow2, getHistory(), getMargin(), getTransposed());
+             scaled::Recipe::pow2, getHistory(), getMargin(), getTransposed(),
+             getTensorScale());
 }
 
 StorageAttrInterface ScaledStorageAttr::withGivenScales() const {
@@ -202,12 +230,21 @@ StorageAttrInterface ScaledStorageAttr::withGivenScales() const {
     return {};
   return get(getContext(), getCode(), getGroup(), getScale(),
              scaled::Recipe::given, /*history=*/0, /*margin=*/0,
-             /*transposed=*/false);
+             /*transposed=*/false, /*tensorScale=*/false);
 }
 
 StorageAttrInterface ScaledStorageAttr::withoutHistory() const {
   return get(getContext(), getCode(), getGroup(), getScale(), getRecipe(),
-             /*history=*/0, /*margin=*/0, getTransposed());
+             /*history=*/0, /*margin=*/0, getTransposed(), getTensorScale());
+}
+
+/// Returns the scale of a group under a scale for the tensor: the product of
+/// the two, which is rounded to f32.
+static Value combineScales(SequenceBuilder &b, Value group, Value tensor) {
+  Value number = scaled::DecodeFloatOp::create(
+      b.builder, b.loc, b.builder.getF32Type(), b.bits(group),
+      Float8E4M3FNType::get(b.builder.getContext()));
+  return b.mul(number, tensor);
 }
 
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -218,7 +255,10 @@ Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
     if (plane.isRead)
       codes.push_back(b.bitcast(bits, plane.elementType));
   Value exponent = getCode().getRange() ? codes.pop_back_val() : Value();
+  Value tensorScale = getTensorScale() ? codes.pop_back_val() : Value();
   Value scale = codes.pop_back_val();
+  if (tensorScale)
+    scale = combineScales(b, scale, tensorScale);
   if (getRecipe() == scaled::Recipe::given)
     scale = scaled::GivenScaleOp::create(builder, loc, scale, getCode());
   return scaled::DequantizeOp::create(builder, loc, type, codes, scale,
@@ -235,6 +275,8 @@ public:
         value(value), inputs(inputs) {}
 
   SmallVector<Value> encode() {
+    if (storage.getTensorScale())
+      return encodeInTwoLevels();
     Value scale = chooseScale();
     Value exponent = chooseExponent(scale);
     SmallVector<Type> types;
@@ -258,6 +300,71 @@ public:
   }
 
 private:
+  /// Encodes under a scale for the tensor and one for the group in multiples of
+  /// it, as Transformer Engine makes those of NVFP4: with L the code's largest
+  /// number and A the tensor's largest magnitude, the tensor's scale is 1 / e,
+  /// e = 448 L / A, and the group's is its largest magnitude times e / L.
+  SmallVector<Value> encodeInTwoLevels() {
+    Value expansion = findExpansion();
+    Value tensorScale = b.div(b.real(expansion.getType(), 1.0), expansion);
+    Value groupScale = makeGroupScale(expansion);
+    Value scale = combineScales(b, groupScale, tensorScale);
+    // All codes under a scale of zero stand for zero.
+    Value isPositive =
+        b.compare(arith::CmpFPredicate::OGT, scale, b.zero(scale.getType()));
+    scale = b.select(isPositive, scale, b.real(scale.getType(), 1.0));
+    auto codes = scaled::QuantizeOp::create(
+        b.builder, b.loc, TypeRange{code.getPlanes().front().elementType},
+        value, scale, Value(), inputs.randomBits, code, inputs.hasFloor);
+    Value bits = b.bits(codes.getResult(0));
+    return {bits, groupScale, b.bits(tensorScale)};
+  }
+
+  /// Returns the f32 of a magnitude's bits.
+  Value toNumber(Value magnitude) {
+    return b.bitcast(magnitude, b.builder.getF32Type());
+  }
+
+  /// Returns 448 L / A for the tensor's largest magnitude A, at most the
+  /// largest number, or 1 if it is zero.
+  Value findExpansion() {
+    Value magnitude = scaled::MagnitudeOp::create(
+        b.builder, b.loc, b.builder.getI32Type(), value, code);
+    Value amax = toNumber(ReduceOp::create(b.builder, b.loc, ReduceKind::max,
+                                           magnitude, Granularity::tensor));
+    Type f32 = amax.getType();
+    Value quotient = b.div(b.real(f32, largestScale * code.getLargest()), amax);
+    Value most = b.real(f32, std::numeric_limits<float>::max());
+    Value isAbove = b.compare(arith::CmpFPredicate::OGT, quotient, most);
+    Value expansion = b.select(isAbove, most, quotient);
+    Value isZero = b.compare(arith::CmpFPredicate::OEQ, amax, b.zero(f32));
+    return b.select(isZero, b.real(f32, 1.0), expansion);
+  }
+
+  /// Returns the bits of a group's scale: the nearest one, or for codes that
+  /// round by bits, which clamp nothing then, the next larger one.
+  Value makeGroupScale(Value expansion) {
+    Type f32 = expansion.getType();
+    Type format = storage.getScale(), i8 = b.builder.getI8Type();
+    Value inverse = b.real(f32, 1.0f / static_cast<float>(code.getLargest()));
+    Value factor = b.mul(expansion, inverse);
+    Value wanted = b.mul(toNumber(findLargest()), factor);
+    Value most = b.real(f32, largestScale);
+    Value isAbove = b.compare(arith::CmpFPredicate::OGT, wanted, most);
+    wanted = b.select(isAbove, most, wanted);
+    Value bits = scaled::EncodeFloatOp::create(b.builder, b.loc, i8, wanted,
+                                               Value(), format, false);
+    if (!drawsBits(code.getRounding()))
+      return bits;
+    Value found =
+        scaled::DecodeFloatOp::create(b.builder, b.loc, f32, bits, format);
+    Value isBelow = b.compare(arith::CmpFPredicate::OLT, found, wanted);
+    return b.addi(bits, b.resize(isBelow, i8));
+  }
+
+  /// The largest number of f8E4M3FN.
+  static constexpr double largestScale = 448.0;
+
   Value reduce(ReduceKind kind, Value magnitude) {
     Group group = storage.getGroup();
     if (group.getGranularity() == Granularity::group)

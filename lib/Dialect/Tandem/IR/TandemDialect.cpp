@@ -64,10 +64,10 @@ StorageAttrInterface tandem::withoutTranspose(StorageAttrInterface storage) {
   if (!hasTranspose(storage))
     return storage;
   auto scaled = cast<ScaledStorageAttr>(storage);
-  return ScaledStorageAttr::get(scaled.getContext(), scaled.getCode(),
-                                scaled.getGroup(), scaled.getScale(),
-                                scaled.getRecipe(), scaled.getHistory(),
-                                scaled.getMargin(), /*transposed=*/false);
+  return ScaledStorageAttr::get(
+      scaled.getContext(), scaled.getCode(), scaled.getGroup(),
+      scaled.getScale(), scaled.getRecipe(), scaled.getHistory(),
+      scaled.getMargin(), /*transposed=*/false, scaled.getTensorScale());
 }
 
 RoleAttr tandem::getRole(BlockArgument argument) {

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 #: The relative error of gradients that a recipe's storages allow.
 ALLOWED = {"fp32": 1e-6, "bf16": 4e-3, "te-current": 4e-2, "te-delayed": 4e-2,
            "coat": 4e-2, "coat-flow": 5e-2, "coat-fp8": 5e-2, "mxfp8": 5e-2, "block-128": 4e-2,
-           "mxfp4": 3e-1, "linear4": 3e-1}
+           "mxfp4": 3e-1, "nvfp4": 3e-1, "linear4": 3e-1}
 
 
 class Gated(torch.nn.Module):

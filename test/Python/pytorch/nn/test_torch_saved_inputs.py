@@ -23,7 +23,7 @@ from tandem.torch.nn import _saved_inputs, _layer
 PLAIN = ("bf16", "coat-flow", "coat-fp8")
 CODED = [recipe for recipe in tandem.recipes() if recipe not in PLAIN]
 #: Recipes under which each pass draws other bits.
-DITHERED = ("mxfp4", "linear4")
+DITHERED = ("mxfp4", "nvfp4", "linear4")
 
 
 @pytest.fixture

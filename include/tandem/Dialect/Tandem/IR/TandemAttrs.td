@@ -313,7 +313,14 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     which holds the matrix's transpose in rows, for matrix products that sum along rows. No kernel
     reads this plane; a storage that is read does not have it.
 
+    With `tensor_scale = true` the scales of groups are f8E4M3FN, in multiples of an f32 for the
+    tensor in a further plane, `.tensor_scale`. Both are made as Transformer Engine makes those of
+    NVFP4: with L the code's largest number and A the tensor's largest finite magnitude, e = 448 L / A
+    (1 if A is 0), the tensor's scale is 1 / e, and a group's is its largest finite magnitude times
+    e / L, rounded to nearest, or up for codes that round by bits.
+
     ```mlir
+    #tandem.scaled<#scaled.minifloat<exponent = 2, mantissa = 1, specials = none>, group = 16, scale = f8E4M3FN, tensor_scale = true>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>
@@ -329,7 +336,9 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     (C4) a history is of 1 to 1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given
     and (C7) of a code without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) a
     transposed copy is of codes with one plane of whole bytes and a scale for the tensor; (C10) a code without NaN
-    has groups of consecutive elements and a scale by `current` or `pow2` that is not f16.
+    has groups of consecutive elements and a scale by `current` or `pow2` that is not f16; (C11) a
+    tensor's scale is for groups of consecutive elements with an f8E4M3FN scale by `current`, which
+    nothing else has, of a code that clamps and has no range.
   }];
   let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "Group":$group,
                         "Type":$scale,
@@ -337,9 +346,10 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
                                                "::tandem::scaled::Recipe::current">:$recipe,
                         DefaultValuedParameter<"int64_t", "0">:$history,
                         DefaultValuedParameter<"int64_t", "0">:$margin,
-                        DefaultValuedParameter<"bool", "false">:$transposed);
+                        DefaultValuedParameter<"bool", "false">:$transposed,
+                        DefaultValuedParameter<"bool", "false">:$tensor_scale);
   let assemblyFormat = [{
-    `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin, $transposed) `>`
+    `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin, $transposed, $tensor_scale) `>`
   }];
   let extraClassDeclaration = [{
     /// The smallest and the largest number of elements of a group in a row.
