@@ -41,7 +41,8 @@ PUBLISHED = ("adam8bit-published", "coat-published", "fp8-lm-published",
 NARROW = ("fp32", "bf16", "flash-f16", "residual-mulaw", "dither-mulaw", "residual-ratio4",
           "dither-ratio4")
 #: Strategies whose models save activations under a recipe.
-SAVING = ("fp32+coat", "fp32+mxfp8", "fp32+linear4", "fp32+mxfp4", "dither-ratio4+mxfp4")
+SAVING = ("fp32+coat", "fp32+mxfp8", "fp32+linear4", "fp32+mxfp4", "fp32+nvfp4",
+          "dither-ratio4+mxfp4")
 LARGEST = ("fp32", "bf16", "dither-mulaw", "residual-ratio4", "dither-ratio4", "flash-f16",
            "adam8bit-published", "coat-published")
 

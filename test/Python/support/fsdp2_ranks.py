@@ -33,7 +33,7 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
                                                parallelize_module)
 
 import tandem.torch as tt
-from model.codes import FloatCode, PairCode, RootCode
+from model.codes import FloatCode, MinifloatCode, PairCode, RootCode
 from model.optimizers import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
@@ -625,6 +625,9 @@ SCALED = {
                        Scaled(E4M3, 16, "bf16", rows=16)),
     "two lengths": Strategy(Plain("bf16"), Plain("bf16"), Scaled(E4M3, 32, "f32"),
                             Scaled(RootCode(), 128, "bf16")),
+    "two levels": Strategy(Plain("bf16"), Plain("bf16", "dither"), *2 * [Scaled(
+        MinifloatCode(2, 1, specials="none", rounding="dither"), 16, "f8E4M3FN",
+        tensor_scale=True)]),
     "codes": Strategy(Scaled(E4M3, ROW, "f32"), Scaled(PairCode("f8E4M3FN"), 32, "f32", rows=32),
                       Scaled(E4M3, ROW, "f32"), Scaled(RootCode(), 128, "f32")),
 }
