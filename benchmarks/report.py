@@ -298,9 +298,9 @@ def compile_goals(result: dict) -> list[Goal]:
 
 
 def spill_goal(counted: dict) -> Goal:
-    spills = {name.removeprefix("adamw/"):
+    spills = {name.partition("/")[2]:
               max(each["spills"] for of in chips.values() for each in of["launches"])
-              for name, chips in counted["kernels"].items() if name.startswith("adamw/")}
+              for name, chips in counted["kernels"].items() if name.startswith(("adamw/", "adamw_ratio/"))}
     return Goal("AdamW spills no register on a GPU ([counts](Instructions.md))", spills, 0,
                 " B", at_least=False)
 

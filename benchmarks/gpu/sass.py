@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT / "verification"), str(ROOT / "benchmarks"),
                 str(ROOT / "benchmarks/gpu")]
 
 import tandem  # noqa: E402
-from common import load, save  # noqa: E402
+from common import graph_of, load, save  # noqa: E402
 from sass_compare import Resources, Tools  # noqa: E402
 from sass_counts import SASSFunction  # noqa: E402
 from sass_figures import GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: E402
@@ -72,7 +72,7 @@ FP8_LAYERS, FP8_RECIPES = ("rms_norm", "swiglu", "keep"), ("coat-fp8", "mxfp8")
 def library() -> list[Case]:
     """Returns the kernels to count: AdamW under every strategy, the other graphs under some, and
     both passes of all layers under the recipes that matter."""
-    cases = [Case("adamw", strategy) for strategy in sorted(tandem.strategies())]
+    cases = [Case(graph_of(strategy), strategy) for strategy in sorted(tandem.strategies())]
     cases += [Case(graph, strategy) for graph in GRAPHS for strategy in STRATEGIES]
     for layer in sorted(tandem.layers()):
         recipes = RECIPES + (FP8_RECIPES if layer in FP8_LAYERS else ())

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "verification"), str(ROOT / "benchmarks"),
                 str(ROOT / "benchmarks/gpu")]
-from common import RESULTS, load, save_figure, table, write_page  # noqa: E402
+from common import RESULTS, graph_of, load, save_figure, table, write_page  # noqa: E402
 from sass_figures import COPY, GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: E402
 from sass_limits import section  # noqa: E402
 from sass_pipes import MULTIPROCESSORS, bank_conflicts  # noqa: E402
@@ -176,7 +176,7 @@ def split(kernels: dict) -> tuple[dict, dict, dict]:
     parts: tuple[dict, dict, dict] = ({}, {}, {})
     for name, of in kernels.items():
         graph, strategy = name.split("/")
-        place = 0 if graph == "adamw" else 1 if graph in GRAPHS else 2
+        place = 0 if graph == graph_of(strategy) else 1 if graph in GRAPHS else 2
         parts[place][name if place else strategy] = of
     return parts
 
