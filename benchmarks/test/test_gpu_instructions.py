@@ -273,7 +273,8 @@ def kernels():
 def test_everything_is_counted(kernels):
     names = {case.name for case in sass.library()}
     assert set(kernels) <= names, RENEW
-    assert {f"adamw/{strategy}" for strategy in tandem.strategies()} <= set(kernels), RENEW
+    assert {f"{common.graph_of(strategy)}/{strategy}"
+            for strategy in tandem.strategies()} <= set(kernels), RENEW
     for name in sorted(names - set(kernels)):  # without loops over elements, or absent
         graph, strategy = name.split("/")
         assert graph.removesuffix("_backward") in tandem.layers(), f"{name} is missing; {RENEW}"

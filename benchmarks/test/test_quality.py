@@ -329,7 +329,7 @@ def test_sizes_have_defaults(tmp_path):
                       "    print(size, len(one.strategies), len(one.seeds), len(one.lrs))\n"
                       "    for name in one.strategies: runs.check_strategy(name, one.path)")
     assert done.split("\n")[:-1] == [
-        f"64k {len(tandem.strategies()) + 5} 3 3", "246k 12 3 3", "1M 7 3 1", "3M 8 1 1"]
+        f"64k {len(tandem.strategies()) + 5} 3 3", "246k 13 3 3", "1M 7 3 1", "3M 8 1 1"]
 
 
 def test_runs_of_candidates(tmp_path):
