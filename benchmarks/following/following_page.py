@@ -62,7 +62,7 @@ GPU has no bf16, use `f16-master-weights`.
 AdamW runs over {{size}} elements with `beta1` = {{beta1}}. Every 32nd element is a *neighbour* whose gradient is always the same.
 The gradients of the others are normal numbers of mean 0.5 and standard deviation 1, times 0.2, 0.02 or 0.002 of its gradient. The
 stored moments are decoded and compared with float64. A time constant of an average is 1 / (1 - beta) steps.
-`dither-ratio4` and `residual-ratio4` run `adamw_ratio`, whose first moment is what it stores, m / sqrt(v), times sqrt(v).
+`coded-ratio4`, `dither-ratio4` and `residual-ratio4` run `adamw_ratio`, whose first moment is what it stores, m / sqrt(v), times sqrt(v).
 
 - **Ghost** is the largest update, in learning rates, that remains 20 time constants of the first moment after the other gradients have
   stopped, or in the 100 steps after that. A strategy follows if it is below 0.01.

@@ -156,7 +156,9 @@ def _mulaw_library():
     second = Scaled(MuLawCode(False, "dither"), 32, "f32", "pow2")
     small = [Scaled(LinearCode(4, "dither"), 32, "bf16"), Scaled(MuLawCode(False, "dither", 4), 32, "f32")]
     weight, residual = Plain("bf16", "dither"), Residual("bf16", "i8", "dither")
+    coded = Scaled(MinifloatCode(5, 10, rounding="dither"), 128, "f32")
     return {
+        "coded-ratio4": Strategy(Scaled(SoftsignCode(), 64, "bf16"), coded, *small),
         "dither-mulaw": Strategy(bf16, weight, first, second),
         "residual-mulaw": Strategy(bf16, residual, first, second),
         "dither-ratio4": Strategy(bf16, weight, *small),

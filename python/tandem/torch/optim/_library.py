@@ -75,7 +75,7 @@ class AdamW(_Choosing):
             the same step, as by torch.nn.utils.clip_grad_norm_; only for decay "inside".
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need
-            ("dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
+            ("coded-ratio4", "dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
         memory: with ``strategy="auto"``, the memory on this rank for weights, gradients and
             states: a number of bytes, or a text such as "24GiB". Each param group is split by
             the roles of parameters, as in :func:`recommend`; embeddings are recognized only by

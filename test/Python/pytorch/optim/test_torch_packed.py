@@ -46,7 +46,7 @@ def assert_equal(ours, theirs):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("strategy", ("dither-ratio4", "residual-ratio4"))
+@pytest.mark.parametrize("strategy", ("dither-ratio4", "residual-ratio4", "coded-ratio4"))
 def test_a_state_dict_continues(strategy):
     """Rows of odd length end in half a byte, which is zero."""
     params = parameters()
