@@ -276,12 +276,13 @@ CHOSEN = (
      ("adam8bit-published", "adam8bit", "coat-bf16", "fp8-lm-published", "fp8-lm")),
     ("5 bytes", ("dither-ratio4", "dither-softsign-root"),
      ("fp8-collage-light", "fp8-lm-published-fp8-weight", "fp8-lm-published-fp8-moments")),
+    ("4 bytes", ("coded-ratio4",), ()),
 )
 
 REASONS = """
 - **8 and 7 bytes.** f16 with a scale keeps the decay of a thousandth per step that every 8-bit
   code without dithering loses; a weight needs no more than a residual of 8 bits.
-- **6 and 5 bytes.** Second moments of 8 bits follow because they are [dithered](Following.md);
+- **6, 5 and 4 bytes.** Second moments of 8 bits follow because they are [dithered](Following.md);
   a dithered bf16 weight saves the residual's byte and adds its noise. Moments of four bits
   follow because [what is stored is m / sqrt(v)](Codes.md). The codes of `dither-softsign-root`
   save bytes in weights and gradients, which [modules decode](Torch.md#weights-in-codes).
