@@ -322,6 +322,7 @@ def choice_text(accumulated: dict | None, results: dict) -> str:
     def named(names: tuple[str, ...]) -> str:
         return ", ".join(versus(name, accumulated, cells) for name in names if name in known)
 
-    won = [f"- **{size}:** {named(ours)}, against {named(others)}." for size, ours, others in CHOSEN
-           if known & set(ours)]
+    won = [f"- **{size}:** {named(ours)}, "
+           + (f"against {named(others)}." if others else "against nothing else.")
+           for size, ours, others in CHOSEN if known & set(ours)]
     return "\n".join([CHOICE, *won, "", "Why:", REASONS])
