@@ -146,6 +146,20 @@ static void testChip(void) {
   puts("chip");
 }
 
+static void testWeightAverage(void) {
+  TandemCompileOptions options = {
+      .graph = "sgd", .strategy = "fp32", .weightAverage = true};
+  TandemKernel *kernel = tandemCompile(&options);
+  REQUIRE(kernel);
+  const tdm_kernel_desc *desc = tandemKernelGetInfo(kernel)->desc;
+  CHECK(desc->num_planes == 3 && desc->num_hypers == 3);
+  CHECK(desc->planes[findPlane(desc, "ema")].kind == TDM_ROLE_STATE);
+  CHECK_TEXT(desc->hypers[2].name, "ema_decay");
+  tandemKernelDestroy(kernel);
+  // CHECK-NEXT: weight average
+  puts("weight average");
+}
+
 int main(void) {
   testListings();
   TandemKernel *kernel = compileFor("adamw", "fp32");
@@ -156,5 +170,6 @@ int main(void) {
   tandemKernelDestroy(kernel);
   testRules();
   testChip();
+  testWeightAverage();
   return 0;
 }
