@@ -342,8 +342,7 @@ static SoftFloat findExpansion(scaled::CodeAttrInterface code,
   if (amax.isZero())
     return toReal(1);
   SoftFloat quotient = toReal(448 * code.getLargest()).div(amax);
-  return quotient.isFinite() ? quotient
-                             : SoftFloat::getLargest(Format::F32);
+  return quotient.isFinite() ? quotient : SoftFloat::getLargest(Format::F32);
 }
 
 /// Returns the bits of a group's scale in multiples of the tensor's.
