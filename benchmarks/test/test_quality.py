@@ -512,3 +512,22 @@ def test_script(tmp_path):
     assert text.startswith((ROOT / "docs/Quality.md").read_text()[:300])
     assert "| fp32 | 16 | 1 |" in text
     assert len(list((tmp_path / "images").glob("*.png"))) == 4
+
+
+#===------------------------------------------------------------------------===#
+# Averages of weights
+#===------------------------------------------------------------------------===#
+
+
+def test_table_of_averages():
+    averages = by_path("averages")
+    found = common.load("averages")
+    assert averages.render(found) == averages.PAGE.read_text(), "run averages.py --page"
+    for cells in found["losses"].values():
+        assert len(cells) == 3 and all(cell["ema_decay"] < cell["weights"] for cell in cells)
+
+
+def test_a_short_training_has_averages():
+    losses = by_path("averages").train("dither-mulaw", 0, 12)
+    assert set(losses) == {"weights", "AveragedModel", "ema_decay"}
+    assert len(set(losses.values())) == 3
