@@ -27,6 +27,7 @@ QUALITY = ROOT / "benchmarks/quality"
 RESULTS = ROOT / "benchmarks/results"
 sys.path.append(str(QUALITY))
 
+import averages  # noqa: E402
 import exact_expansion  # noqa: E402
 import gradient_sum  # noqa: E402
 import moments  # noqa: E402
@@ -520,14 +521,13 @@ def test_script(tmp_path):
 
 
 def test_table_of_averages():
-    averages = by_path("averages")
-    found = common.load("averages")
+    found = json.loads((averages.RESULTS / "averages.json").read_text())
     assert averages.render(found) == averages.PAGE.read_text(), "run averages.py --page"
     for cells in found["losses"].values():
         assert len(cells) == 3 and all(cell["ema_decay"] < cell["weights"] for cell in cells)
 
 
 def test_a_short_training_has_averages():
-    losses = by_path("averages").train("dither-mulaw", 0, 12)
+    losses = averages.train("dither-mulaw", 0, 12)
     assert set(losses) == {"weights", "AveragedModel", "ema_decay"}
     assert len(set(losses.values())) == 3
