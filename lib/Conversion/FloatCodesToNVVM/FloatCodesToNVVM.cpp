@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Conversion/FloatCodesToNVVM/FloatCodesToNVVM.h"
+#include "mlir/IR/Matchers.h"
 #include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/FloatCodesToNVVM/Chip.h"
 #include "tandem/Conversion/TandemToNVVM/Passes.h"
@@ -148,11 +149,17 @@ static Value restoreInfinity(SequenceBuilder &b, EncodeFloatOp op, Value codes,
   return b.select(op.getFinite(), codes, b.resize(special, byte));
 }
 
+/// Returns whether the operation says of all its values that they are numbers.
+static bool isAlwaysFinite(EncodeFloatOp op) {
+  return op.getFinite() && matchPattern(op.getFinite(), m_One());
+}
+
 static Value convert(SequenceBuilder &b, EncodeFloatOp op) {
   FloatFormat format = FloatFormat::get(op.getFormat());
   Value x = format.hasInfinity() ? op.getX() : markNaN(b, op, format);
   Value words = encodePairs(b, x, op.getFormat());
-  words = canonicalizeNaN(b, words, format);
+  if (!isAlwaysFinite(op))
+    words = canonicalizeNaN(b, words, format);
   Value codes = toCodes(b, words, op.getType());
   if (format.hasInfinity())
     codes = restoreInfinity(b, op, codes, format);

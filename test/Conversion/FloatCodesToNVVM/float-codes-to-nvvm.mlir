@@ -119,3 +119,15 @@ func.func @others(%q: i16, %o: vector<3xi8>) -> (f32, vector<3xf32>) {
   %y = scaled.decode_float f8E4M3FN, %o : vector<3xi8> -> vector<3xf32>
   return %x, %y : f32, vector<3xf32>
 }
+
+// The code of a value that is always a number needs no canonical NaN.
+
+// CHECK-LABEL: func.func @always_finite(
+// CHECK:         %[[CODES:.+]] = nvvm.convert.f32x2.to.f8x2 {{.+}} : i16(f8E4M3FN)
+// CHECK-NEXT:    %[[CODE:.+]] = arith.trunci %[[CODES]] : i16 to i8
+// CHECK-NEXT:    return %[[CODE]]
+func.func @always_finite(%x: f32) -> i8 {
+  %finite = arith.constant true
+  %q = scaled.encode_float f8E4M3FN, %x where %finite : f32, i1 -> i8
+  return %q : i8
+}

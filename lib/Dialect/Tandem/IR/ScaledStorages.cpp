@@ -352,14 +352,20 @@ private:
     Value most = b.real(f32, largestScale);
     Value isAbove = b.compare(arith::CmpFPredicate::OGT, wanted, most);
     wanted = b.select(isAbove, most, wanted);
+    // Its code is never NaN, which targets would make canonical.
+    Value isFinite = arith::ConstantOp::create(b.builder, b.loc,
+                                               b.builder.getBoolAttr(true));
     Value bits = scaled::EncodeFloatOp::create(b.builder, b.loc, i8, wanted,
-                                               Value(), format, false);
+                                               isFinite, format, false);
     if (!drawsBits(code.getRounding()))
       return bits;
     Value found =
         scaled::DecodeFloatOp::create(b.builder, b.loc, f32, bits, format);
     Value isBelow = b.compare(arith::CmpFPredicate::OLT, found, wanted);
-    return b.addi(bits, b.resize(isBelow, i8));
+    Type i32 = b.builder.getI32Type();
+    Value wide = b.resize(bits, i32);
+    Value increment = b.resize(isBelow, i32);
+    return b.resize(b.addi(wide, increment), i8);
   }
 
   /// The largest number of f8E4M3FN.
