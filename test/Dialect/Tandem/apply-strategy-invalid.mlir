@@ -185,3 +185,17 @@ func.func @planes_of_one_name(%w: tensor<?xf32> {tandem.role = #tandem.role<para
   %new = arith.addf %w, %g : tensor<?xf32>
   return %new : tensor<?xf32>
 }
+
+// -----
+
+// An average of weights is not stored as other states are, and there is no param like which it
+// could be.
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign state = #tandem.float<f32>
+}
+
+// expected-error @+1 {{strategy 'mine' has no rule for the state "ema"; add a tandem.assign that matches it}}
+func.func @average(%e: tensor<?xf32> {tandem.role = #tandem.role<state "ema", moment = average>}) -> tensor<?xf32> {
+  return %e : tensor<?xf32>
+}

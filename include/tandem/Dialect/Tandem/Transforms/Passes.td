@@ -19,11 +19,11 @@ def AddWeightAverage : Pass<"tandem-add-weight-average", "::mlir::func::FuncOp">
 
         ema <- ema + (1 - ema_decay) / (1 - ema_decay^step) * (param - ema)
 
-    So after any number of steps it is the average of the weights that these gave, of which each
-    counts `ema_decay` times as much as the next. It depends neither on the weights before the first
-    step nor on the state's initial value, and the average of weights that stay the same is those
-    weights, however the factor rounds. A graph without a step gets one. Rules of a strategy match the state by `moment(average)` or by
-    its name; see `tandem.assign`.
+    So the state is the weighted mean of the new values of all steps so far, in which the value of
+    each step counts `ema_decay` times as much as that of the next step. It depends neither on the
+    param before the first step nor on the state's initial value. If the param stays the same, so does
+    its average, however the factor rounds. A graph without a step gets one. Rules of a strategy match
+    the state by `moment(average)` or by its name; see `tandem.assign`.
 
     Example: `test/Dialect/Tandem/add-weight-average.mlir`
 

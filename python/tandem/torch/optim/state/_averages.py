@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -70,21 +70,19 @@ def averaged_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
     if any(map(is_placeholder, params)):
         raise RuntimeError("weights are decoded only while modules run, which need memory of "
                            "their own to hold averages; remove() what decode_weights returned")
-    with torch.no_grad():
-        saved = [param.detach().clone() for param in params]
-        shown = [value for _, value in averages(optimizer)]
-        _write(params, shown)
-    del shown
+    saved = [param.detach().clone() for param in params]
     store.shows_averages = True
     try:
+        # One at a time, since averages in float32 are larger than the parameters.
+        _write(params, (value for _, value in averages(optimizer)))
         yield
     finally:
+        _write(params, saved)
         store.shows_averages = False
-        with torch.no_grad():
-            _write(params, saved)
 
 
-def _write(params: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+@torch.no_grad()
+def _write(params: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
     for param, value in zip(params, values):
         param.copy_(value)
 

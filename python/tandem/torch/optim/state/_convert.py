@@ -141,7 +141,7 @@ def _specs(identity: dict, graphs: Mapping, strategies: Sequence[str],
            path: Sequence[str | os.PathLike], averages: bool = False,
            rules: Mapping[str, Rules] = {}) -> StateSpecs:
     """Returns the specs of a state dict's graphs, or of given graphs, under other strategies,
-    some of which have their own rules. `averages` is whether states have averages of weights."""
+    some of which have their own rules. `averages` says whether states have averages of weights."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
 
