@@ -119,6 +119,8 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
         pairs = zip(tt.averages(optimizer), tt.averages(reference))
         found += [f"average of {name}" for (name, own), (_, want) in pairs
                   if not torch.equal(gather(own), gather(want))]
+        with tt.averaged_weights(optimizer), tt.averaged_weights(reference):
+            found += [f"shown {part}" for part in differences(model, optimizer, whole, reference)]
     if options.get("metrics") and optimizer.metrics() != reference.metrics():
         found.append("metrics")
     return found
