@@ -215,7 +215,8 @@ class ParamGroups:
         self._check_device(param, label)
         _check_memory(local_of(param), label)
         spec = self.spec_for(param, label, group)
-        _wrappers.check_shard(param, label, spec, self.releases)
+        _wrappers.check_shard(param, label, spec, self.releases,
+                              spec.encodes and self.arguments["grad_accumulation"] or None)
         return spec
 
     def _check_device(self, param: torch.Tensor, label: object) -> None:

@@ -20,7 +20,7 @@ from tandem._param_planes import sums_over_model
 from tandem._tandem import Storage
 from tandem.torch._dynamo import lazy
 from tandem.torch._layout import is_placeholder
-from tandem.torch._shards import local_of, memorize_copies
+from tandem.torch._shards import local_of, memorize_copies, shard_of
 from tandem.torch.optim import _wrappers
 from tandem.torch.optim._groups import OPTIONS, ParamGroups, draws
 from tandem.torch.optim._hypers import Hypers
@@ -110,8 +110,8 @@ class Optimizer(torch.optim.Optimizer):
             before a step: "f32", 4 bytes, the sums of float32; "bf16x2", 4 bytes, the unevaluated
             sum of two bfloat16 numbers; "bf16+i8", 3 bytes, a bfloat16 number and a residual of
             8 bits. None means the strategy's: ``p.grad`` of bfloat16 parameters adds up in
-            bfloat16. Each pass adds in float32, and rounds once to the storage. It needs
-            gradients of one rank.
+            bfloat16. Each pass adds in float32, and rounds once to the storage. Under
+            DistributedDataParallel, passes inside of no_sync add up (docs/Accumulation.md).
         ema_decay: the factor by which each step's weights count less than the next step's in an
             exponential moving average of the weights, which is then a further state, "ema"
             (docs/WeightAverage.md); an option of param groups, too. None means no average. See
@@ -171,7 +171,7 @@ class Optimizer(torch.optim.Optimizer):
                 f"{self.kernel.name} has no hyperparameter {unknown[0]!r}; it takes "
                 + ", ".join(defaults)
             )
-        _wrappers.refuse_part(self.kernel)
+        _wrappers.refuse_part(self.kernel, grad_accumulation)
         options = dict(zip(OPTIONS, (strategy, min_8bit_size, min_8bit_vector_size, maximize)))
         self._is_made = False
         super().__init__(params, defaults | hypers | options)
@@ -406,8 +406,9 @@ class Optimizer(torch.optim.Optimizer):
         """
         if param.grad is not None or self._gradients.get(param) is None:
             return param.grad if dtype is None or param.grad is None else param.grad.to(dtype)
-        spec = self._groups.spec_of(param)
-        return self._gradients.decoded(spec, param, dtype or param.dtype)
+        spec, shard = self._groups.spec_of(param), shard_of(param)
+        found = self._gradients.decoded(spec, param, dtype or param.dtype)
+        return found if shard is None else shard.like(found)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Resets gradients as in torch.optim, and releases encoded gradients."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -19,20 +20,6 @@ from tandem.torch.optim.state._sharding import cut_of, gathers, reason_for_rows
 def has_ranks() -> bool:
     """Returns whether torch.distributed is initialized in this process."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def refuse_accumulation(accumulation: str | None) -> None:
-    """Refuses sums of several passes in a storage of their own where wrappers reduce ``p.grad``.
-
-    Raises:
-        RuntimeError: there is such a storage.
-    """
-    if accumulation is not None:
-        raise RuntimeError(
-            f"grad_accumulation={accumulation!r} takes p.grad after each backward pass, and "
-            "torch.distributed is initialized, where wrappers reduce p.grad afterwards; leave "
-            "grad_accumulation out, and let the wrapper add up in float32 "
-            "(MixedPrecisionPolicy(reduce_dtype=torch.float32) of fully_shard)")
 
 
 def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
@@ -124,15 +111,17 @@ def refuse_flattened(param: torch.Tensor, label: object) -> None:
         )
 
 
-def check_shard(param: torch.Tensor, label: object, spec: StateSpec, releases: bool) -> None:
+def check_shard(param: torch.Tensor, label: object, spec: StateSpec, releases: bool,
+                accumulation: str | None) -> None:
     """Refuses a piece of a parameter that cannot be updated without the rest.
 
     Args:
         releases: whether backward passes take the steps.
+        accumulation: the storage in which gradients of several passes add up, if there is one.
 
     Raises:
         ValueError: the kernel needs the whole parameter or all of them, or backward
-            passes would step before FSDP1 has reduced the gradient.
+            passes would step before FSDP1 has reduced the gradient, or FSDP1 adds up gradients.
     """
     if (shard := shard_of(param)) is not None:
         check_dtensor(shard, label, spec, releases)
@@ -142,6 +131,11 @@ def check_shard(param: torch.Tensor, label: object, spec: StateSpec, releases: b
         raise ValueError(
             f"{label} is sharded by FSDP1, which averages its gradient after "
             "gradient_release=True would have taken the step; leave it out"
+        )
+    if accumulation is not None:
+        raise ValueError(
+            f"{label} is sharded by FSDP1, which adds up gradients itself; leave "
+            f"grad_accumulation={accumulation!r} out, or shard the model with fully_shard (FSDP2)"
         )
     if reason := _whole_values(spec.kernel):
         raise ValueError(
@@ -171,18 +165,27 @@ def _whole_values(kernel: Kernel) -> str | None:
 #===------------------------------------------------------------------------===#
 
 
-def refuse_part(kernel: Kernel) -> None:
-    """Refuses a sum over all parameters in an optimizer that a ZeroRedundancyOptimizer creates,
+def refuse_part(kernel: Kernel, accumulation: str | None) -> None:
+    """Refuses what needs all parameters in an optimizer that a ZeroRedundancyOptimizer creates,
     since each rank has only some of them.
 
     Raises:
-        ValueError: the kernel has such a sum.
+        ValueError: the kernel sums over all parameters, or gradients of several passes add up in
+            a storage of their own.
     """
-    if has_ranks() and sums_over_model(kernel) and _is_created_by_zero():
+    if not has_ranks() or not _is_created_by_zero():
+        return
+    if sums_over_model(kernel):
         raise ValueError(
             f"{kernel.name} sums over all parameters, and ZeroRedundancyOptimizer gives "
             "each rank some of them; leave max_norm out, and clip with "
             "torch.nn.utils.clip_grad_norm_ before the step"
+        )
+    if accumulation is not None:
+        raise ValueError(
+            "each rank adds up gradients of all parameters, and ZeroRedundancyOptimizer gives it "
+            f"an optimizer for some of them; leave grad_accumulation={accumulation!r} out, or "
+            "shard the model with fully_shard"
         )
 
 
@@ -199,21 +202,78 @@ def _is_created_by_zero() -> bool:
 
 
 #===------------------------------------------------------------------------===#
-# DistributedDataParallel
+# Averages of gradients over ranks
 #===------------------------------------------------------------------------===#
 
 
-def is_in_ddp(params: Iterable[torch.Tensor]) -> bool:
-    """Returns whether a DistributedDataParallel averages the gradient of a parameter.
+class Averagers:
+    """The wrappers that average gradients over ranks, as hooks of parameters see them.
 
-    It leaves no trace on parameters, so this inspects all objects, which takes about 50 ms for a
-    million of them.
+    Wrappers leave no trace on parameters, so this inspects all objects, which takes about 50 ms
+    for a million of them, when it first meets a parameter.
     """
-    if not has_ranks():
-        return False
+
+    def __init__(self):
+        self._known: dict[int, weakref.ref] = {}
+
+    def takes_sums(self, param: torch.Tensor, params: Iterable[torch.Tensor],
+                   accumulation: str) -> bool:
+        """Returns whether the backward pass in progress only adds up gradients, or ends with
+        gradients that are averaged already, so that a sum in a storage of its own may take them.
+
+        fully_shard calls hooks after the average; DistributedDataParallel averages ``p.grad``
+        after the hooks of passes outside of no_sync.
+
+        Args:
+            param: the parameter whose hook runs.
+            params: all parameters of the optimizer.
+            accumulation: the optimizer's ``grad_accumulation``, for messages.
+
+        Raises:
+            RuntimeError: there are several ranks, and neither of the two averages the gradient.
+        """
+        averager = self._of(param, params)
+        if averager is None and torch.distributed.get_world_size() > 1:
+            raise RuntimeError(
+                f"grad_accumulation={accumulation!r} takes p.grad after each backward pass, but "
+                "nothing that it knows averages gradients over the "
+                f"{torch.distributed.get_world_size()} ranks: wrap the model in fully_shard or "
+                "DistributedDataParallel, or leave grad_accumulation out and average p.grad")
+        return not isinstance(averager, DistributedDataParallel) or not _averages(averager)
+
+    def _of(self, param: torch.Tensor, params: Iterable[torch.Tensor]) -> torch.nn.Module | None:
+        """Returns the wrapper that averages a parameter's gradient."""
+        known = self._known.get(id(param))
+        if known is None or known() is None:
+            self._known = {key: weakref.ref(wrapper) for key, wrapper in _averagers(params)}
+            known = self._known.get(id(param))
+        return known and known()
+
+
+def _averages(model: DistributedDataParallel) -> bool:
+    """Returns whether the backward pass in progress averages gradients.
+
+    The forward pass decides that. Where one without gradients has come in between, the state of
+    no_sync tells.
+    """
+    return model.require_forward_param_sync or model.require_backward_grad_sync
+
+
+def _averagers(params: Iterable[torch.Tensor]) -> Iterator[tuple[int, torch.nn.Module]]:
+    """Returns the wrappers that average gradients, by the identities of their parameters."""
     wanted = {id(param) for param in params}
-    return any(id(param) in wanted
-               for found in gc.get_objects()
-               if issubclass(type(found), DistributedDataParallel) and hasattr(found, "reducer")
-               for name, param in found.module.named_parameters()
-               if name not in found.parameters_to_ignore)
+    sharded = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+    for found in gc.get_objects():
+        members: Iterable[torch.Tensor] = ()
+        if issubclass(type(found), DistributedDataParallel) and hasattr(found, "reducer"):
+            members = (param for name, param in found.module.named_parameters()
+                       if name not in found.parameters_to_ignore)
+        elif issubclass(type(found), sharded):
+            members = filter(is_dtensor, found.parameters())
+        yield from ((id(param), found) for param in members if id(param) in wanted)
+
+
+def is_in_ddp(params: Iterable[torch.Tensor]) -> bool:
+    """Returns whether a DistributedDataParallel averages the gradient of a parameter."""
+    return has_ranks() and any(isinstance(found, DistributedDataParallel)
+                               for _, found in _averagers(params))

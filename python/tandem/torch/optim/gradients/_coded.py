@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from tandem.torch._shards import local_of
 from tandem.torch.optim.gradients._codec import (History, check_grad, decode_grad, empty_grad,
                                                  encode_grads, history_after)
 from tandem.torch.optim.state._spec import StateSpec
@@ -32,7 +33,7 @@ class CodedGradients:
         planes = self._planes.get(param)
         made = empty_grad(spec, like) if planes is None else planes
         history = self._histories.get(param) or history_after(spec, state, like)
-        encode_grads(spec, [param.grad], [like], [made], [history], adds=planes is not None)
+        encode_grads(spec, [local_of(param.grad)], [like], [made], [history], adds=planes is not None)
         self._planes[param], self._histories[param] = made, history
         param.grad = None
 

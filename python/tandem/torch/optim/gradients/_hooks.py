@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tandem._param_planes import sums_over_model
 from tandem.torch._layout import empty_plane
+from tandem.torch._shards import local_of
 from tandem.torch.optim import _notices, _wrappers
 from tandem.torch.optim._groups import ParamGroups
 from tandem.torch.optim.gradients._coded import CodedGradients
@@ -47,6 +48,8 @@ class GradientHooks:
         #: The parameters whose steps backward passes have taken since the last call of step or
         #: zero_grad.
         self._released: set[torch.Tensor] = set()
+        #: The wrappers that average gradients over ranks.
+        self._averagers = _wrappers.Averagers()
         #: Whether no DistributedDataParallel had the parameters at the last check.
         self._has_no_ddp = False
         #: A lock for steps, since autograd has a thread for each device and steps share
@@ -147,27 +150,45 @@ class GradientHooks:
 
     def _encode(self, spec: StateSpec, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, unless it has yet to be reduced over ranks."""
-        if self._leaves(param):
-            _wrappers.refuse_accumulation(self._groups.arguments["grad_accumulation"])
+        if not self._leaves(param):
+            self._add(spec, param)
+        elif (accumulation := self._groups.arguments["grad_accumulation"]) is None:
             self._gradients.leave(param)
-            return
+        elif self._averagers.takes_sums(param, self._groups.params, accumulation):
+            self._add(spec, param)
+        else:
+            self._return_sum(spec, param)
+
+    def _add(self, spec: StateSpec, param: torch.Tensor) -> None:
+        """Encodes ``p.grad``, adding it to the gradients of earlier backward passes."""
         state = self._store.get(param)
-        like = empty_plane(spec.like(param, state), param.dtype, "meta")
+        like = empty_plane(spec.like(local_of(param), state), param.dtype, "meta")
         self._gradients.add(spec, param, like, state, lambda: self._groups.name(param))
         if not _notices.has_warned("codes") and not sums_over_model(spec.kernel):
             strategy = self._groups.group_of(param)["strategy"]
             _notices.warn_of_clipping(strategy, self._groups.releases,
                                       self._groups.arguments["grad_accumulation"])
 
+    def _return_sum(self, spec: StateSpec, param: torch.Tensor) -> None:
+        """Adds the sum of earlier backward passes to ``p.grad``, which the ranks average next."""
+        if self._gradients.get(param) is not None:
+            grad = param.grad
+            self._add(spec, param)
+            grad.copy_(self._gradients.decoded(spec, param, grad.dtype))
+            self._gradients.release([param])
+            param.grad = grad
+        self._gradients.leave(param)
+
     def _leaves(self, param: torch.Tensor) -> bool:
         """Returns whether a gradient stays in ``p.grad`` until the step encodes it.
 
         With several ranks, DistributedDataParallel and others reduce ``p.grad`` after the hook
         that calls this. Only GradientAllReduce reduces codes. A gradient that is already in
-        codes stays in codes.
+        codes stays in codes, unless passes add up in a storage of their own.
         """
-        return (_wrappers.has_ranks() and not self.sends_codes
-                and not self._groups.releases and self._gradients.get(param) is None)
+        return (_wrappers.has_ranks() and not self.sends_codes and not self._groups.releases
+                and (self._gradients.get(param) is None
+                     or self._groups.arguments["grad_accumulation"] is not None))
 
     #===--------------------------------------------------------------------===#
     # Steps inside backward passes

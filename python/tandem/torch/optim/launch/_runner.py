@@ -406,6 +406,9 @@ class StepRunner:
             converted += planes
         else:
             planes = self.gradients.get(bound.param)
+            if bound.gathers:
+                planes = [bound.shard.gather(bound.shard.like(plane)) for plane in planes]
+                converted += planes
             launch.note_history(bound, self.gradients.history_of(bound.param))
         return tuple(plane.data_ptr() for plane in planes)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tandem._companions import AVERAGE, kinds_of, rules_of
 from tandem._kernel import Rules
+from tandem._storages import described
 from tandem.torch.optim.state._specs import StateSpecs
 
 #: The key of the identity in state dicts and in their param groups.
@@ -90,6 +91,21 @@ def differences(theirs: Mapping, ours: Mapping, used: Iterable[str]) -> list[str
     return list(dict.fromkeys(names))
 
 
+def _same_states(theirs: Mapping, ours: Mapping, used: Iterable[str],
+                 specs: StateSpecs) -> bool:
+    """Returns whether strategies of two identities have the same states: they may differ in
+    storages of gradients without a history, as with and without ``grad_accumulation``."""
+    gradients = {plane.role for spec in specs.of_strategy(specs.strategy)
+                 for plane in spec.grad_planes}
+
+    def states(part: Mapping) -> dict:
+        kept = {role: text for role, text in part.get("storages", {}).items()
+                if role not in gradients or described(text).without_history != text}
+        return {"compute": part.get("compute"), "storages": kept}
+
+    return all(states(part_of(theirs, name)) == states(part_of(ours, name)) for name in used)
+
+
 def written(specs: StateSpecs, identity: Mapping, strategy: str) -> Rules | None:
     """Returns the rules of a strategy from an identity, or None if it does not describe them.
 
@@ -158,7 +174,8 @@ def difference(state_dict: Mapping, specs: StateSpecs, groups: Sequence[Mapping]
     theirs, wanted = state_dict[KEY], [group["strategy"] for group in groups]
     found = strategies_of(state_dict["param_groups"], theirs)
     ours = identity(specs, wanted)
-    differing = differences(theirs, ours, [name for name in wanted if name in found])
+    both = [name for name in wanted if name in found]
+    differing = differences(theirs, ours, [] if _same_states(theirs, ours, both, specs) else both)
     differing += ["strategy"] * (wanted != found)
     if not differing:
         return None
