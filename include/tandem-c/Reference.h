@@ -74,12 +74,19 @@ typedef struct TandemInterpretOptions {
   uint32_t *flags;
   /// The name of the graph if the module has several; otherwise null or "".
   const char *function;
+  /// Computes an external step by its name: reads the arrays that are sent to
+  /// it, and writes those that are received from it. Returns false on failure.
+  /// NULL if the graph has no external steps.
+  bool (*external)(void *host, const char *name);
+  /// The first argument of `external`.
+  void *externalHost;
 } TandemInterpretOptions;
 
 /// Runs one step of the source graph under the strategy, or of the kernel, in
 /// the reference interpreter, which applies the numerical specification itself
 /// and shares no code with the compiler's lowerings. Returns false on failure
-/// (tandemGetLastError), which leaves the arrays unchanged.
+/// (tandemGetLastError), which leaves the arrays unchanged, except for those
+/// that are sent to or received from external steps.
 TANDEM_CAPI_EXPORTED bool tandemInterpret(const TandemInterpretOptions *options,
                                           const TandemPlaneArray *planes,
                                           intptr_t numPlanes);

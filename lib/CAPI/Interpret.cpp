@@ -111,6 +111,35 @@ static void writePlane(const TandemPlaneArray &array, const PlaneData &plane) {
            bytes);
 }
 
+using Planes = std::map<std::string, PlaneData>;
+
+/// Writes only what has changed: planes that are only read may share memory
+/// with others.
+static void writeChanged(ArrayRef<TandemPlaneArray> arrays,
+                         const Planes &before, const Planes &after) {
+  for (const TandemPlaneArray &array : arrays)
+    if (after.at(array.name).elements != before.at(array.name).elements)
+      writePlane(array, after.at(array.name));
+}
+
+/// Lets the caller compute external steps on its arrays.
+static void setExternal(const TandemInterpretOptions &options,
+                        ArrayRef<TandemPlaneArray> arrays,
+                        MachineState &state) {
+  if (!options.external)
+    return;
+  state.external = [&options, arrays, before = state.planes](
+                       StringRef name, MachineState &now) -> llvm::Error {
+    writeChanged(arrays, before, now.planes);
+    if (!options.external(options.externalHost, name.str().c_str()))
+      return ErrorBuilder(TandemErrorArgument)
+             << "the external step '" + name + "' failed; the host knows why";
+    for (const TandemPlaneArray &array : arrays)
+      now.planes[array.name] = readPlane(array);
+    return llvm::Error::success();
+  };
+}
+
 static llvm::Error interpret(const TandemInterpretOptions &options,
                              ArrayRef<TandemPlaneArray> planes) {
   auto text = loadGraph(options.graph);
@@ -125,6 +154,7 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   StringRef strategy = options.strategy ? options.strategy : "";
   PassManager manager(&context);
   manager.addPass(createConnectSaves());
+  manager.addNestedPass<func::FuncOp>(createConnectExternals());
   if (failed(manager.run(**module)))
     return ErrorBuilder(TandemErrorGraph)
            << "the graph's saves cannot be connected";
@@ -135,7 +165,8 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   MachineState state;
   for (const TandemPlaneArray &plane : planes)
     state.planes[plane.name] = readPlane(plane);
-  auto before = state.planes;
+  Planes before = state.planes;
+  setExternal(options, planes, state);
   for (intptr_t i = 0; i < options.numHypers; ++i)
     state.hypers[options.hypers[i].name] = options.hypers[i].value;
   state.step = options.step;
@@ -144,11 +175,7 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   state.first = options.first;
   if (llvm::Error error = interpret(*program, strategy, options, state))
     return error;
-  // Write only what has changed: planes that are only read may share memory
-  // with others.
-  for (const TandemPlaneArray &plane : planes)
-    if (state.planes[plane.name].elements != before[plane.name].elements)
-      writePlane(plane, state.planes[plane.name]);
+  writeChanged(planes, before, state.planes);
   if (options.flags)
     *options.flags = state.flags;
   return llvm::Error::success();

@@ -28,9 +28,10 @@ void tandem::addCleanup(OpPassManager &manager, StringRef operation) {
 
 void tandem::buildKernelPipeline(OpPassManager &manager,
                                  const KernelPipelineOptions &options) {
-  // On the graph: connect saves to restores, find the updates, and give each
-  // tensor its storage.
+  // On the graph: connect saves to restores and external steps to the host,
+  // find the updates, and give each tensor its storage.
   manager.addPass(createConnectSaves());
+  manager.addNestedPass<func::FuncOp>(createConnectExternals());
   if (options.weightAverage)
     manager.addNestedPass<func::FuncOp>(createAddWeightAverage());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());

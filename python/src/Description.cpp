@@ -69,6 +69,12 @@ nb::dict getFields(const tdm_reduction_desc &desc) {
   return fields;
 }
 
+nb::dict getFields(const tdm_external_desc &desc) {
+  nb::dict fields;
+  TDM_EXTERNAL_FIELDS(SHOW_VALUE, SHOW_FLAG)
+  return fields;
+}
+
 nb::dict getFields(const tdm_part_info &desc) {
   nb::dict fields;
   TDM_PART_FIELDS(SHOW_VALUE, SHOW_FLAG)

@@ -24,6 +24,7 @@ nanobind::dict getFields(const tdm_plane_desc &desc);
 nanobind::dict getFields(const tdm_hyper_desc &desc);
 nanobind::dict getFields(const tdm_integer_desc &desc);
 nanobind::dict getFields(const tdm_reduction_desc &desc);
+nanobind::dict getFields(const tdm_external_desc &desc);
 nanobind::dict getFields(const tdm_part_info &desc);
 
 /// Returns the fields of each struct of a list.

@@ -197,6 +197,16 @@ public:
     exchange = std::move(function);
   }
 
+  /// Sets the function that computes external steps, or None. It is called with
+  /// the index of the step in `Kernel.externals` and the stream, 0 on a CPU.
+  void setExternal(nb::object function) {
+    check(released([&] {
+      return tdm_plan_set_external(
+          plan, function.is_none() ? nullptr : callExternal, this);
+    }));
+    external = std::move(function);
+  }
+
   /// Runs one step and returns the flags.
   uint32_t launch(const std::vector<double> &hypers,
                   const std::vector<int64_t> &integers, int64_t rows,
@@ -204,7 +214,7 @@ public:
     checkRows(hypers, integers, rows);
     tdm_launch_info info = {};
     info.struct_size = sizeof(info);
-    checkExchanged(released([&] {
+    checkCalled(released([&] {
       return tdm_plan_launch(plan, hypers.data(), integers.data(), rows,
                              threads, &info);
     }));
@@ -244,7 +254,7 @@ public:
     if (values.empty())
       throw nb::value_error(
           "the kernel measures nothing; compile it with metrics=True");
-    checkExchanged(released([&] {
+    checkCalled(released([&] {
       return tdm_plan_metrics(plan, tensor, values.data(), values.size());
     }));
     return values;
@@ -260,18 +270,30 @@ private:
                                reinterpret_cast<char *>(words),
                                count * sizeof(uint32_t), PyBUF_WRITE)));
     } catch (nb::python_error &error) {
-      self.exchangeError.emplace(std::move(error));
+      self.hostError.emplace(std::move(error));
       return 1;
     }
     return 0;
   }
 
-  /// Raises the exception of the exchange if there is one, or else the
-  /// runtime's error.
-  void checkExchanged(tdm_status status) {
-    if (exchangeError) {
-      nb::python_error error = std::move(*exchangeError);
-      exchangeError.reset();
+  static int callExternal(void *host, uint32_t index, void *stream) {
+    auto &self = *static_cast<Plan *>(host);
+    nb::gil_scoped_acquire acquired;
+    try {
+      self.external(index, reinterpret_cast<uintptr_t>(stream));
+    } catch (nb::python_error &error) {
+      self.hostError.emplace(std::move(error));
+      return 1;
+    }
+    return 0;
+  }
+
+  /// Raises the exception of a function of the host if there is one, or else
+  /// the runtime's error.
+  void checkCalled(tdm_status status) {
+    if (hostError) {
+      nb::python_error error = std::move(*hostError);
+      hostError.reset();
       throw error;
     }
     check(status);
@@ -303,13 +325,12 @@ private:
                            onDevice,
                            reinterpret_cast<const void *>(skip),
                            reinterpret_cast<void *>(flags)};
-    checkExchanged(
-        released([&] { return tdm_plan_launch_async(plan, &args); }));
+    checkCalled(released([&] { return tdm_plan_launch_async(plan, &args); }));
   }
 
-  nb::object owner, exchange;
-  /// The exception that the exchange has raised in a launch.
-  std::optional<nb::python_error> exchangeError;
+  nb::object owner, exchange, external;
+  /// The exception that a function of the host has raised in a launch.
+  std::optional<nb::python_error> hostError;
   Kernel *kernel;
   tdm_plan *plan = nullptr;
 };
@@ -360,12 +381,34 @@ static int64_t evaluatePTX(
 
 /// Runs a graph in the reference interpreter, updates the arrays in place and
 /// returns the flags.
+namespace {
+/// A Python function that computes external steps by their names.
+struct ExternalCalls {
+  nb::object function;
+  /// The exception that it has raised.
+  std::optional<nb::python_error> error;
+
+  static bool call(void *host, const char *name) {
+    auto &self = *static_cast<ExternalCalls *>(host);
+    nb::gil_scoped_acquire acquired;
+    try {
+      self.function(name);
+    } catch (nb::python_error &error) {
+      self.error.emplace(std::move(error));
+      return false;
+    }
+    return true;
+  }
+};
+} // namespace
+
 static uint32_t interpret(
     const std::string &graph, const std::string &strategy,
     const std::vector<std::string> &path,
     const std::vector<std::tuple<std::string, nb::ndarray<nb::ro>>> &arrays,
     const std::vector<std::tuple<std::string, double>> &hypers, int64_t step,
-    uint64_t seed, uint32_t key, int64_t first, const std::string &function) {
+    uint64_t seed, uint32_t key, int64_t first, const std::string &function,
+    nb::object external) {
   std::vector<const char *> directories;
   for (const std::string &directory : path)
     directories.push_back(directory.c_str());
@@ -393,11 +436,20 @@ static uint32_t interpret(
                                     key,
                                     first,
                                     &flags,
-                                    function.c_str()};
-  if (!released([&] {
-        return compiler().tandemInterpret(&options, planes.data(),
-                                          planes.size());
-      }))
+                                    function.c_str(),
+                                    nullptr,
+                                    nullptr};
+  ExternalCalls calls{std::move(external), {}};
+  if (!calls.function.is_none()) {
+    options.external = ExternalCalls::call;
+    options.externalHost = &calls;
+  }
+  bool isDone = released([&] {
+    return compiler().tandemInterpret(&options, planes.data(), planes.size());
+  });
+  if (calls.error)
+    throw nb::python_error(std::move(*calls.error));
+  if (!isDone)
     throwCompilerError();
   return flags;
 }
@@ -443,6 +495,7 @@ static void bindKernel(nb::module_ &m) {
       .def_prop_ro("phases", &Kernel::phases)
       .def_prop_ro("epilogues", &Kernel::epilogues)
       .def_prop_ro("reductions", &Kernel::reductions)
+      .def_prop_ro("externals", &Kernel::externals)
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);
@@ -473,6 +526,7 @@ static void bindPlan(nb::module_ &m) {
            "device"_a.none() = nb::none())
       .def("update", &Plan::update)
       .def("set_exchange", &Plan::setExchange, "function"_a.none())
+      .def("set_external", &Plan::setExternal, "function"_a.none())
       .def("update_replay", &Plan::updateReplay)
       .def("update_gradients", &Plan::updateGradients)
       .def("launch", &Plan::launch)
@@ -505,7 +559,9 @@ static void bindFunctions(nb::module_ &m) {
   });
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
-  m.def("interpret", &interpret);
+  m.def("interpret", &interpret, "graph"_a, "strategy"_a, "path"_a, "arrays"_a,
+        "hypers"_a, "step"_a, "seed"_a, "key"_a, "first"_a, "function"_a,
+        "external"_a.none());
 }
 
 /// Binds the functions that list the library.

@@ -104,6 +104,9 @@ nb::list Kernel::reductions() const {
   return getAllFields(getInfo().desc->reductions,
                       getInfo().desc->num_reductions);
 }
+nb::list Kernel::externals() const {
+  return getAllFields(getInfo().desc->externals, getInfo().desc->num_externals);
+}
 nb::list Kernel::phases() const {
   return getAllFields(getInfo().phases, getInfo().num_phases);
 }

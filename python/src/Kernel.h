@@ -94,6 +94,7 @@ public:
   nanobind::list hypers() const;
   nanobind::list integers() const;
   nanobind::list reductions() const;
+  nanobind::list externals() const;
   nanobind::list phases() const;
   nanobind::list epilogues() const;
   /// Returns (kind, bytes) of the code for the target; None for the CPU.

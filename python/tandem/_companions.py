@@ -76,7 +76,7 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
         _widen(kernel, storages)
     if storages == kernel.storages:
         return None
-    if set(storages.values()) == {floats("f32")}:
+    if {storages[role] for role in kinds_of(kernel)} == {floats("f32")}:
         return Companion("fp32")
     compute = "f32 f32" if wide else kernel.compute
     parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
@@ -131,7 +131,9 @@ def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
 
 
 def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
-    return {plane.role: plane.kind for plane in kernel.planes}
+    """Returns the kinds of the tensors that a strategy stores, which those of external steps are
+    not."""
+    return {plane.role: plane.kind for plane in kernel.planes if not plane.is_exchanged}
 
 
 def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
@@ -165,4 +167,4 @@ def rules_of(compute: str, kinds: Mapping[str, RoleKind],
              storages: Mapping[str, str]) -> Rules:
     """Returns the rules of a strategy with one rule for each tensor."""
     return Rules(compute, tuple((kinds[role], role, storage)
-                                for role, storage in storages.items()))
+                                for role, storage in storages.items() if role in kinds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tandem import _tandem
 from tandem._arguments import directories, to_integer, to_step, to_text
@@ -22,6 +22,7 @@ def interpret(
     key: int = 0,
     first: int = 0,
     function: str = "",
+    external: Mapping[str, Callable[[int], None]] | None = None,
 ) -> int:
     """Runs one step in the reference interpreter, updates the arrays in place, and returns the
     flags.
@@ -31,7 +32,8 @@ def interpret(
     the planes' bits. They belong to one tensor, which is also the whole model for sums over the
     model. In a graph of matrices, arrays of a matrix have two dimensions. A ``tandem.kernel``,
     and the ``tandem.step`` that it is lowered to, run at any stage up to ``-tandem-widen``;
-    their strategy is None.
+    their strategy is None. ``external`` has a function for each ``tandem.external``, by its name:
+    it takes 0, reads the arrays that are sent, and writes those that are received.
     """
     step = to_step("step", step)
     if step < 1:
@@ -46,4 +48,5 @@ def interpret(
         [(name, float(value)) for name, value in hypers.items()],
         step, to_integer("seed", seed) % 2**64, to_integer("key", key),
         to_integer("first", first), to_text("function", function),
+        (lambda name: external[name](0)) if external else None,
     )

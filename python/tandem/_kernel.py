@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem import _tandem
 from tandem._arguments import directories, to_integer, to_step, to_text
 from tandem._arrays import address_of, ordinal_of
 from tandem._device import Device, open_gpu
-from tandem._plan import Plan
+from tandem._plan import Plan, check_external
 from tandem._plane import Plane, RoleKind
 
 
@@ -81,7 +81,7 @@ class Kernel:
     def bytes_per_parameter(self) -> float:
         """The number of bytes per parameter for weight, gradient and states, from their
         storages."""
-        return sum(plane.bytes_per_element for plane in self.planes)
+        return sum(plane.bytes_per_element for plane in self.planes if not plane.is_exchanged)
 
     @property
     def phases(self) -> int:
@@ -118,6 +118,12 @@ class Kernel:
             (of["kind"].name.lower(), of["scope"].name.lower(), of["phase"])
             for of in self._native.reductions
         )
+
+    @property
+    def externals(self) -> list[str]:
+        """The names of the steps that the host computes between two phases
+        (:meth:`Plan.set_external`), in their order."""
+        return [of["name"] for of in self._native.externals]
 
     @property
     def signature(self) -> str:
@@ -213,6 +219,7 @@ class Kernel:
         threads: int = 0,
         key: int = 0,
         first: int = 0,
+        external: Mapping[str, Callable[[int], None]] | None = None,
         **scalars: float,
     ) -> int:
         """Runs one step in place and returns the launch's flags (:meth:`Plan.launch`).
@@ -222,12 +229,17 @@ class Kernel:
         index of its element 0 in the unsharded tensor. A kernel whose :attr:`integers` include a
         step needs its number, which starts at 1 and determines bias corrections and random bits.
 
+        ``external`` has the functions for :attr:`externals`, as :meth:`Plan.set_external` takes
+        them; they read and write the arrays of this call.
+
         On a GPU the call waits for all earlier work of the GPU and for the step; a :class:`Plan`
         does neither.
         """
+        check_external(self, external or {})
         hypers, integers = self.scalars(scalars)
         shape, addresses = self.addresses(arrays)
         plan = Plan(self, self._device_of(arrays))
+        plan.set_external(external or {})
         if plan.device:
             plan.device.synchronize()
         plan.update([shape], [list(addresses.values())], keys=[to_integer("key", key)],

@@ -41,9 +41,12 @@ class ParamPlanes:
         self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
         #: Whether a kernel encodes the gradient, because frameworks have no type for it.
         self.encodes = len(self.grad_planes) > 1 or self.grad_planes[0].type not in WORKING_TYPES
+        #: The planes that a step exchanges with the host.
+        self.exchanged = [plane for plane in kernel.planes if plane.is_exchanged]
         #: The planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
-            plane.name: plane for plane in kernel.planes if plane is not self.visible
+            plane.name: plane for plane in kernel.planes
+            if plane is not self.visible and plane not in self.exchanged
             and (plane.persistent or plane not in self.grad_planes)
         }
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
@@ -157,6 +160,12 @@ def joined_rows(rows: int, columns: int, group: int) -> tuple[int, int]:
 def has_rows(kernel: Kernel) -> bool:
     """Returns whether the graph itself uses rows, rather than only its scales."""
     return kernel.is_matrix and not kernel.is_flat_graph
+
+
+def is_of_matrices(kernel: Kernel) -> bool:
+    """Returns whether the graph updates only matrices: it uses their rows, or lets the host
+    compute a step with them."""
+    return has_rows(kernel) or bool(kernel.externals)
 
 
 def sums_over_model(kernel: Kernel) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tandem import _tandem
@@ -12,6 +12,23 @@ from tandem._finite_check import FiniteCheck, SkipFlag
 
 #: The flag of a launch (``compile(flags=True)``) in which a gradient was a NaN or an infinity.
 NON_FINITE = _tandem.NON_FINITE
+
+
+def check_external(kernel, functions: Mapping[str, object]) -> None:
+    """Refuses functions whose names are not those of the kernel's external steps.
+
+    Raises:
+        ValueError: a step has no function, or a function no step.
+    """
+    wanted = kernel.externals
+    missing = [name for name in wanted if name not in functions]
+    extra = [name for name in functions if name not in wanted]
+    if missing:
+        raise ValueError(f"{kernel.name} has the external step {missing[0]!r}, which the host "
+                         f"computes; give a function for it, external={{{missing[0]!r}: ...}}")
+    if extra:
+        raise ValueError(f"{kernel.name} has no external step {extra[0]!r}; it has "
+                         + (", ".join(map(repr, wanted)) or "none"))
 
 
 class Sharding(NamedTuple):
@@ -87,6 +104,23 @@ class Plan:
         :meth:`metrics`; they raise its exceptions. On a GPU such a launch waits for the device
         between phases."""
         self._native.set_exchange(exchange)
+
+    def set_external(self, functions: Mapping[str, Callable[[int], None]]) -> None:
+        """Sets the functions that compute the kernel's external steps
+        (:attr:`Kernel.externals`), by their names. Launches call each of them between two phases,
+        for all tensors at once, and raise its exceptions; the arrays that a step updates then keep
+        their values.
+
+        A function takes the stream, a ``CUstream`` on which its work is to be enqueued, or 0 on
+        the CPU, where it is to be done on return. It reads the planes of kind ``RoleKind.SENT``
+        and writes those of kind ``RoleKind.RECEIVED``.
+
+        Raises:
+            ValueError: a step has no function, or a function no step.
+        """
+        check_external(self.kernel, functions)
+        called = [functions[name] for name in self.kernel.externals]
+        self._native.set_external(lambda index, stream: called[index](stream))
 
     def launch(
         self,

@@ -102,6 +102,11 @@ class Plane:
         return self.group > 1 and not self.is_whole_tensor
 
     @property
+    def is_exchanged(self) -> bool:
+        """Whether a step exchanges the plane with the host, for an external step."""
+        return self.kind in (RoleKind.SENT, RoleKind.RECEIVED)
+
+    @property
     def is_packed(self) -> bool:
         """Whether an entry holds the codes of several neighbours in a row, as in "i4x2"."""
         return "x" in self.type

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 using namespace tandem::cts;
 
@@ -73,6 +74,65 @@ TEST_P(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
   EXPECT_EQ(second.read()[2], 60);
   EXPECT_EQ(other.read()[0], 30);
   EXPECT_EQ(first.read()[2], 6);
+}
+
+namespace {
+/// The steps between the phases of a launch that a host has computed.
+struct HostSteps {
+  std::vector<uint32_t> called;
+  /// What the host does in a step; its result is that of the callback.
+  std::function<int()> work = [] { return 0; };
+
+  static int call(void *host, uint32_t external, void *) {
+    auto &steps = *static_cast<HostSteps *>(host);
+    steps.called.push_back(external);
+    return steps.work();
+  }
+};
+} // namespace
+
+static tdm_kernel_desc externalDesc() {
+  static const tdm_external_desc externals[] = {{"first", 0}, {"second", 0}};
+  tdm_kernel_desc desc = phasesDesc();
+  desc.externals = externals;
+  desc.num_externals = 2;
+  return desc;
+}
+
+/// The host computes steps after the phase whose results they read, and before
+/// the phase that reads theirs.
+TEST_P(Phases, TheHostComputesSteps) {
+  DeviceKernel kernel(device, GetParam(), externalDesc(), phasesTotals);
+  DeviceArray<float> values(device, {1, 2, 3}), entry(device, {0});
+  TensorList list;
+  list.add(3, {values.data(), entry.data()});
+  OwnedPlan plan(kernel, list);
+  HostSteps steps;
+  ASSERT_EQ(tdm_plan_set_external(plan, HostSteps::call, &steps), TDM_OK);
+  // The last phase adds the entry to the sum that the first one has made.
+  steps.work = [&] {
+    EXPECT_EQ(values.read()[2], 3);
+    entry.write({100});
+    return 0;
+  };
+  launchPlain(plan, 2);
+  EXPECT_EQ(steps.called, std::vector<uint32_t>({0, 1}));
+  EXPECT_EQ(values.read()[2], 106);
+  // After a failure the later phases do not run.
+  steps = HostSteps();
+  steps.work = [] { return 1; };
+  expectFailure(tdm_plan_launch(plan, nullptr, nullptr, 1, 1, nullptr),
+                TDM_EXCHANGE_ERROR,
+                "kernel 'phases': the external step 'first' failed; the host "
+                "knows why");
+  EXPECT_EQ(steps.called.size(), 1u);
+  EXPECT_EQ(values.read()[2], 106);
+  ASSERT_EQ(tdm_plan_set_external(plan, nullptr, nullptr), TDM_OK);
+  expectFailure(tdm_plan_launch(plan, nullptr, nullptr, 1, 1, nullptr),
+                TDM_INVALID_STATE,
+                "kernel 'phases': the host computes the step 'first', but the "
+                "plan has no function for it; call tdm_plan_set_external "
+                "first");
 }
 
 //===----------------------------------------------------------------------===//
@@ -187,4 +247,49 @@ TEST(PhasesError, Descriptions) {
         desc.num_reductions = 1;
       },
       "reduction 0 has kind 3; use a tdm_reduction_kind");
+}
+
+TEST(PhasesError, ExternalSteps) {
+  expectFailure(tdm_plan_set_external(nullptr, nullptr, nullptr),
+                TDM_INVALID_ARGUMENT,
+                "tdm_plan_set_external: plan is NULL; pass one from "
+                "tdm_plan_create");
+  expectRefused([](tdm_kernel_desc &desc) { desc.num_externals = 1; },
+                "externals is NULL but num_externals is 1");
+  static const tdm_external_desc noName[] = {{nullptr, 0}};
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        desc.externals = noName;
+        desc.num_externals = 1;
+      },
+      "external step 0 has no name; set tdm_external_desc.name");
+  static const tdm_external_desc last[] = {{"step", 1}};
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        desc.externals = last;
+        desc.num_externals = 1;
+      },
+      "external step 0 follows phase 1 of a kernel of 2 phases; list steps by "
+      "ascending phase, before the last one");
+}
+
+/// What a step leaves may replace what was sent to it, in the same memory.
+TEST(PhasesError, ReceivedPlanesReplaceSentOnes) {
+  tdm_kernel_desc desc = externalDesc();
+  tdm_plane_desc planes[] = {desc.planes[0], desc.planes[0]};
+  planes[1].access = TDM_ACCESS_READ;
+  planes[0].kind = TDM_ROLE_SENT;
+  planes[1].name = "result";
+  desc.planes = planes;
+  float values[2] = {};
+  for (tdm_role kind : {TDM_ROLE_RECEIVED, TDM_ROLE_STATE}) {
+    planes[1].kind = kind;
+    OwnedKernel kernel(desc);
+    TensorList list;
+    list.add(2, {values, values});
+    tdm_plan *plan = nullptr;
+    tdm_status status = tdm_plan_create(kernel, list.data(), 1, &plan);
+    EXPECT_EQ(status, kind == TDM_ROLE_RECEIVED ? TDM_OK : TDM_OVERLAP);
+    tdm_plan_destroy(plan);
+  }
 }

@@ -141,9 +141,10 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
     int64_t eighths =
         std::min(max / (plane.bits * sharing.values), max / 8) - 8;
-    kernel.planes.push_back(
-        {plane.name, int64_t(plane.bits), written, EntrySpan(sharing.rows),
-         EntrySpan(sharing.columns), sharing.values, 8 * eighths});
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
+                             plane.kind, EntrySpan(sharing.rows),
+                             EntrySpan(sharing.columns), sharing.values,
+                             8 * eighths});
   }
   return TDM_OK;
 }
@@ -358,6 +359,28 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
+static tdm_status copyExternals(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_externals && !desc.externals)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "externals is NULL but num_externals is " << desc.num_externals;
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < desc.num_externals; ++i) {
+    const tdm_external_desc &external = desc.externals[i];
+    if (!external.name)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "external step " << i
+             << " has no name; set tdm_external_desc.name";
+    if (external.phase < before || external.phase >= kernel.lastPhase())
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "external step " << i << " follows phase " << external.phase
+             << " of a kernel of " << kernel.phases.size()
+             << " phases; list steps by ascending phase, before the last one";
+    before = external.phase;
+    kernel.externals.push_back({external.name, external.phase});
+  }
+  return TDM_OK;
+}
+
 static tdm_status copyBlock(Kernel &kernel, const tdm_kernel_desc &desc) {
   kernel.block = desc.block;
   bool isSize = kernel.block >= TDM_LAUNCH_MIN_BLOCK &&
@@ -405,8 +428,8 @@ tandem::runtime::createKernel(const tdm_kernel_desc *desc,
   if (tdm_status status = checkDesc(desc))
     return status;
   auto result = std::make_shared<Kernel>();
-  for (auto copy :
-       {copyShared, checkFunctions, copyPhases, checkEpilogues, copyReductions})
+  for (auto copy : {copyShared, checkFunctions, copyPhases, checkEpilogues,
+                    copyReductions, copyExternals})
     if (tdm_status status = copy(*result, *desc))
       return status;
   result->executable = std::make_shared<HostExecutable>(*desc);
@@ -421,7 +444,9 @@ tdm_status tandem::runtime::describeKernel(const tdm_kernel_info &info,
   if (tdm_status status = copyParts(kernel, info))
     return status;
   kernel.knowsWholeSize = !info.format || info.format >= 5;
-  return copyReductions(kernel, *info.desc);
+  if (tdm_status status = copyReductions(kernel, *info.desc))
+    return status;
+  return copyExternals(kernel, *info.desc);
 }
 
 Failure Kernel::fail(tdm_status status) const {

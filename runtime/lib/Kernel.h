@@ -51,6 +51,7 @@ struct Plane {
   std::string name;
   int64_t bits;
   bool written;
+  tdm_role kind;
   /// The numbers of rows and of columns that share an entry.
   EntrySpan rows, columns;
   /// The number of values in an entry.
@@ -100,6 +101,12 @@ struct Reduction {
   }
 };
 
+/// A step that the host computes after a phase.
+struct External {
+  std::string name;
+  uint32_t phase;
+};
+
 /// The code of a kernel on a device.
 class Executable {
 public:
@@ -129,6 +136,7 @@ struct Kernel {
   /// The phases, the last of which writes.
   std::vector<Phase> phases;
   std::vector<Reduction> reductions;
+  std::vector<External> externals;
   /// Returns whether the kernel has reductions whose result depends on the
   /// order of the elements.
   bool hasSums() const {

@@ -75,6 +75,7 @@ private:
   std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
   std::vector<tdm_image> images;
   std::vector<tdm_tensor_info> tensors;
+  std::vector<tdm_external_desc> externals;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};
 };

@@ -137,6 +137,8 @@ static_assert(hasFields<tdm_hyper_desc, 2 TDM_HYPER_FIELDS(COUNT, COUNT)>);
 static_assert(hasFields<tdm_integer_desc, 0 TDM_INTEGER_FIELDS(COUNT, COUNT)>);
 static_assert(
     hasFields<tdm_reduction_desc, 0 TDM_REDUCTION_FIELDS(COUNT, COUNT)>);
+static_assert(
+    hasFields<tdm_external_desc, 0 TDM_EXTERNAL_FIELDS(COUNT, COUNT)>);
 static_assert(hasFields<tdm_part_info, 0 TDM_PART_FIELDS(COUNT, COUNT)>);
 static_assert(
     hasFields<tdm_tensor_info, 0 TDM_TENSOR_INFO_FIELDS(COUNT, COUNT)>);
@@ -161,6 +163,10 @@ static void decode(const package::Integer &table, tdm_integer_desc &desc) {
 
 static void decode(const package::Reduction &table, tdm_reduction_desc &desc) {
   TDM_REDUCTION_FIELDS(READ, READ)
+}
+
+static void decode(const package::External &table, tdm_external_desc &desc) {
+  TDM_EXTERNAL_FIELDS(READ, READ)
 }
 
 static void decode(const package::Part &table, tdm_part_info &desc) {
@@ -244,6 +250,10 @@ void PackedKernel::addParts(const package::Kernel &kernel) {
       static_cast<uint32_t>(reductionGranularities.size());
   desc.reduction_granularities = reductionGranularities.data();
   desc.fused_with_previous = fusedWithPrevious.data();
+  if (kernel.externals())
+    decodeAll(*kernel.externals(), externals);
+  desc.externals = externals.data();
+  desc.num_externals = static_cast<uint32_t>(externals.size());
   info.phases = phases.data();
   info.num_phases = static_cast<uint32_t>(phases.size());
   info.epilogues = epilogues.data();

@@ -133,6 +133,38 @@ tdm_status Plan::checkRows(int64_t rows) const {
 }
 
 //===----------------------------------------------------------------------===//
+// External steps
+//===----------------------------------------------------------------------===//
+
+tdm_status Plan::setExternal(tdm_external_fn function, void *host) {
+  external = function;
+  externalHost = host;
+  return TDM_OK;
+}
+
+tdm_status Plan::checkHost() const {
+  if (!external && !kernel->externals.empty())
+    return kernel->fail(TDM_INVALID_STATE)
+           << "the host computes the step '" << kernel->externals.front().name
+           << "', but the plan has no function for it; call "
+              "tdm_plan_set_external first";
+  return checkExchange();
+}
+
+tdm_status Plan::callExternals(Phases phases, void *stream) const {
+  for (size_t i = 0; i < kernel->externals.size(); ++i) {
+    const External &step = kernel->externals[i];
+    if (step.phase < phases.first || step.phase >= phases.end)
+      continue;
+    if (external(externalHost, static_cast<uint32_t>(i), stream))
+      return kernel->fail(TDM_EXCHANGE_ERROR)
+             << "the external step '" << step.name
+             << "' failed; the host knows why";
+  }
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
 // Results of launches
 //===----------------------------------------------------------------------===//
 
@@ -256,6 +288,16 @@ tdm_status tdm_plan_set_exchange(tdm_plan *plan, tdm_exchange_fn exchange,
   return guarded("tdm_plan_set_exchange", [&] {
     return plan->plan->exclusively(
         [&] { return plan->plan->setExchange(exchange, host); });
+  });
+}
+
+tdm_status tdm_plan_set_external(tdm_plan *plan, tdm_external_fn external,
+                                 void *host) {
+  if (!plan)
+    return failNullPlan("tdm_plan_set_external");
+  return guarded("tdm_plan_set_external", [&] {
+    return plan->plan->exclusively(
+        [&] { return plan->plan->setExternal(external, host); });
   });
 }
 

@@ -55,6 +55,9 @@ public:
   /// Sets the function that exchanges words between ranks.
   tdm_status setExchange(tdm_exchange_fn function, void *host);
 
+  /// Sets the function that computes external steps.
+  tdm_status setExternal(tdm_external_fn function, void *host);
+
   /// Stores the flags of the latest launch.
   tdm_status flags(uint32_t &flags);
 
@@ -115,7 +118,10 @@ protected:
   tdm_status checkRows(int64_t rows) const;
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
-  tdm_status checkExchange() const;
+  /// Checks that the host has set the functions that a launch calls.
+  tdm_status checkHost() const;
+  /// Lets the host compute the external steps that follow \p phases.
+  tdm_status callExternals(Phases phases, void *stream) const;
   /// Returns whether \p phases have computed the parts of a reduction, but not
   /// its totals.
   bool isMadeAfter(Phases phases, size_t reduction) const;
@@ -153,6 +159,7 @@ private:
 
   Layout makeLayout(int64_t count) const;
   tdm_status checkStaged() const;
+  tdm_status checkExchange() const;
   tdm_status checkLaunched() const;
   double chunkMetric(const uint64_t *workspace, int64_t metric, int64_t first,
                      int64_t end) const;
@@ -181,6 +188,8 @@ private:
   ShardWords words;
   tdm_exchange_fn exchange = nullptr;
   void *exchangeHost = nullptr;
+  tdm_external_fn external = nullptr;
+  void *externalHost = nullptr;
   /// The metrics of sharded tensors: for each node of each tensor, all metrics.
   std::vector<double> shardMetrics;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;

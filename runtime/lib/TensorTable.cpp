@@ -337,6 +337,20 @@ static tdm_launch_tensor makeHead(const Kernel &kernel,
   return head;
 }
 
+/// Returns whether what an external step leaves in a plane replaces what was
+/// sent to it, which no launch after the step reads.
+static bool replacesSent(const Kernel &kernel, const tdm_tensor &tensor,
+                         uint32_t plane) {
+  const Plane &received = kernel.planes[plane];
+  for (uint32_t i = 0; i < kernel.planes.size(); ++i)
+    if (received.kind == TDM_ROLE_RECEIVED &&
+        kernel.planes[i].kind == TDM_ROLE_SENT &&
+        kernel.planes[i].bits == received.bits &&
+        planeWord(tensor, i) == planeWord(tensor, plane))
+      return true;
+  return false;
+}
+
 void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
   words.resize(words.size() + recordWords);
   record(count) = makeHead(kernel, tensor);
@@ -353,7 +367,7 @@ void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
     words[count * recordWords + headWords + i] = word;
     auto begin = static_cast<uintptr_t>(word);
     const Plane &plane = kernel.planes[i];
-    if (elements)
+    if (elements && !replacesSent(kernel, tensor, i))
       intervals.push_back(
           {begin, begin + bytesOf(plane, tensor), count, i, plane.written});
   }

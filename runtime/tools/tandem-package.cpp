@@ -155,6 +155,10 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
     const tdm_part_info &part = info.phases[phase];
     table.add({part.fused_with_previous ? "and phase" : "phase", part.entry, "",
                places[part.per], made});
+    for (uint32_t i = 0; i < desc.num_externals; ++i)
+      if (desc.externals[i].phase == phase)
+        table.add({"external", desc.externals[i].name, "", "tensor",
+                   "computed by the host"});
   }
   for (uint32_t i = 0; i < info.num_epilogues; ++i)
     table.add({"epilogue", info.epilogues[i].entry, "",
@@ -230,6 +234,10 @@ static void printFields(const std::string &path,
                         const tdm_reduction_desc &desc) {
   TDM_REDUCTION_FIELDS(PRINT, PRINT)
 }
+static void printFields(const std::string &path,
+                        const tdm_external_desc &desc) {
+  TDM_EXTERNAL_FIELDS(PRINT, PRINT)
+}
 static void printFields(const std::string &path, const tdm_part_info &desc) {
   TDM_PART_FIELDS(PRINT, PRINT)
 }
@@ -254,6 +262,7 @@ static void printFields(const tdm_kernel_info &desc) {
   printAll(path + ".integers", desc.desc->integers, desc.desc->num_integers);
   printAll(path + ".reductions", desc.desc->reductions,
            desc.desc->num_reductions);
+  printAll(path + ".externals", desc.desc->externals, desc.desc->num_externals);
   printAll(path + ".phases", desc.phases, desc.num_phases);
   printAll(path + ".epilogues", desc.epilogues, desc.num_epilogues);
 }

@@ -71,6 +71,7 @@ private:
   std::vector<tdm_reduction_desc> reductions;
   std::vector<tdm_part_info> phases, epilogues;
   std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
+  std::vector<tdm_external_desc> externals;
   std::deque<Image> codes;
   std::vector<tdm_image> images;
   tdm_kernel_desc desc = {};
@@ -94,6 +95,10 @@ getIntegers(const tdm_kernel_info &info) {
 inline llvm::ArrayRef<tdm_reduction_desc>
 getReductions(const tdm_kernel_info &info) {
   return {info.desc->reductions, info.desc->num_reductions};
+}
+inline llvm::ArrayRef<tdm_external_desc>
+getExternals(const tdm_kernel_info &info) {
+  return {info.desc->externals, info.desc->num_externals};
 }
 inline llvm::ArrayRef<tdm_part_info> getPhases(const tdm_kernel_info &info) {
   return {info.phases, info.num_phases};

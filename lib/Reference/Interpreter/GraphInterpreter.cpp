@@ -770,7 +770,14 @@ Lane GraphInterpreter::decay(const Node &node) const {
 llvm::Error reference::interpretGraph(func::FuncOp graph, StrategyOp strategy,
                                       MachineState &state) {
   MachineState next = state;
-  if (llvm::Error error = GraphInterpreter(graph, strategy, next).run())
+  SmallVector<RoleAttr> roles;
+  for (BlockArgument argument : graph.getArguments())
+    if (RoleAttr role = getRole(argument))
+      roles.push_back(role);
+  llvm::Error error = computeExternals(roles, next, [&](MachineState &machine) {
+    return GraphInterpreter(graph, strategy, machine).run();
+  });
+  if (error)
     return error;
   state = std::move(next);
   return llvm::Error::success();

@@ -535,8 +535,12 @@ llvm::Error reference::interpretKernel(KernelOp kernel, MachineState &state) {
   if (llvm::Error error = checkProgram(kernel, kernel.getSymName()))
     return error;
   MachineState next = state;
-  Totals none;
-  if (llvm::Error error = runProgram(kernel, next, none))
+  auto roles = llvm::to_vector(kernel.getTensorRoles().getAsRange<RoleAttr>());
+  llvm::Error error = computeExternals(roles, next, [&](MachineState &machine) {
+    Totals none;
+    return runProgram(kernel, machine, none);
+  });
+  if (error)
     return error;
   state = std::move(next);
   return llvm::Error::success();
@@ -550,6 +554,10 @@ llvm::Error reference::interpretStep(StepOp step, MachineState &state) {
       return error;
     if (llvm::Error error = runProgram(launch, next, totals))
       return error;
+    if (ArrayAttr names = launch.getExternalsAttr())
+      for (auto name : names.getAsRange<StringAttr>())
+        if (llvm::Error error = callExternal(name, next))
+          return error;
   }
   state = std::move(next);
   return llvm::Error::success();

@@ -429,3 +429,35 @@ uint16_t BoundTensor::drawBits(const MachineState &state,
   }
   llvm_unreachable("every rounding is handled above");
 }
+
+//===----------------------------------------------------------------------===//
+// External steps
+//===----------------------------------------------------------------------===//
+
+llvm::Error reference::callExternal(StringRef name, MachineState &state) {
+  if (state.external)
+    return state.external(name, state);
+  return makeError("the host computes the step '" + name +
+                   "', for which there is no function; give the interpreter "
+                   "one of this name");
+}
+
+llvm::Error reference::computeExternals(
+    ArrayRef<RoleAttr> roles, MachineState &state,
+    llvm::function_ref<llvm::Error(MachineState &)> run) {
+  llvm::SmallSetVector<StringAttr, 2> steps;
+  for (RoleAttr role : roles)
+    if (role.getKind() == RoleKind::sent)
+      steps.insert(role.getExternal());
+  for (StringAttr step : steps) {
+    MachineState probe = state;
+    if (llvm::Error error = run(probe))
+      return error;
+    for (RoleAttr role : roles)
+      if (role.getKind() == RoleKind::sent && role.getExternal() == step)
+        state.planes[role.getName().str()] = probe.planes[role.getName().str()];
+    if (llvm::Error error = callExternal(step, state))
+      return error;
+  }
+  return run(state);
+}

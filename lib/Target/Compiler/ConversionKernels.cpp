@@ -61,12 +61,12 @@ private:
                 SmallVectorImpl<Attribute> &roles) {
     bool isSecond = kind == RoleKind::state && tensors.hasFloor;
     for (size_t i = 0; i < count; ++i)
-      roles.push_back(RoleAttr::get(builder.getContext(), kind,
-                                    builder.getStringAttr(prefix + Twine(i)),
-                                    isSecond ? Moment::second : Moment::none,
-                                    isSecond ? Domain::nonneg : Domain::any,
-                                    /*defaultValue=*/{}, Granularity::element,
-                                    Consumer::nonlinear, Flow::activation));
+      roles.push_back(RoleAttr::get(
+          builder.getContext(), kind, builder.getStringAttr(prefix + Twine(i)),
+          isSecond ? Moment::second : Moment::none,
+          isSecond ? Domain::nonneg : Domain::any,
+          /*defaultValue=*/{}, Granularity::element, Consumer::nonlinear,
+          Flow::activation, StringAttr(), Type()));
   }
 
   void addTensor(StorageAttrInterface storage) {

@@ -103,7 +103,7 @@ tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
   desc.type = texts.add(printEntryType(plane));
   desc.visible = isVisible;
   desc.persistent = plane.isPersistent;
-  desc.doc = "";
+  desc.doc = desc.external = "";
   return desc;
 }
 
@@ -135,6 +135,8 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
     desc.access = getAccess(role.readsPlane(plane), role.writesPlane(plane));
     desc.per = getRuntimeGranularity(role.getPer());
     desc.doc = doc;
+    if (StringAttr external = role.getExternal())
+      desc.external = texts.add(external.strref());
   }
 }
 
@@ -152,7 +154,8 @@ double tandem::getBitsPerElement(const tdm_plane_desc &plane) {
 double tandem::getBytesPerParameter(const tdm_kernel_info &info) {
   double bits = 0;
   for (const tdm_plane_desc &plane : getPlanes(info))
-    bits += getBitsPerElement(plane);
+    if (!*plane.external)
+      bits += getBitsPerElement(plane);
   return bits / 8.0;
 }
 
@@ -283,6 +286,9 @@ void KernelDescription::addLaunches(StepOp step) {
       reductions[op.getIndex()] = {
           static_cast<tdm_reduction_kind>(op.getKind()), phase,
           getRuntimeScope(op.getScope())};
+    if (ArrayAttr names = launch.getExternalsAttr())
+      for (auto name : names.getAsRange<StringAttr>())
+        externals.push_back({texts.add(name.strref()), phase});
     phases.push_back(getPart(launch));
     reductionGranularities.push_back(phases.back().per);
     fusedWithPrevious.push_back(phases.back().fused_with_previous);
@@ -292,6 +298,8 @@ void KernelDescription::addLaunches(StepOp step) {
   desc.num_reduction_entries = phases.size() - 1;
   desc.reduction_granularities = reductionGranularities.data();
   desc.fused_with_previous = fusedWithPrevious.data();
+  desc.externals = externals.data();
+  desc.num_externals = externals.size();
   info.phases = phases.data();
   info.num_phases = phases.size();
   info.epilogues = epilogues.data();

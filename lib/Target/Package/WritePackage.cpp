@@ -60,6 +60,10 @@ static void encode(const tdm_part_info &desc, schema::PartT &table) {
   TDM_PART_FIELDS(WRITE, WRITE)
 }
 
+static void encode(const tdm_external_desc &desc, schema::ExternalT &table) {
+  TDM_EXTERNAL_FIELDS(WRITE, WRITE)
+}
+
 static void encode(const tdm_tensor_info &desc, schema::TensorT &table) {
   TDM_TENSOR_INFO_FIELDS(WRITE, WRITE)
 }
@@ -93,6 +97,7 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
   encodeAll(getPhases(info), kernel->phases);
   encodeAll(getEpilogues(info), kernel->epilogues);
   encodeAll(getTensors(info), kernel->tensors);
+  encodeAll(getExternals(info), kernel->externals);
   return kernel;
 }
 

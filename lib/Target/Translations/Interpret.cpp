@@ -126,6 +126,7 @@ static llvm::Error interpret(OpTy op, llvm::Error (*run)(OpTy, MachineState &),
 static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
   PassManager manager(module.getContext());
   manager.addPass(createConnectSaves());
+  manager.addNestedPass<func::FuncOp>(createConnectExternals());
   if (failed(manager.run(module)))
     return llvm::createStringError("the module's saves cannot be connected");
   auto program = findProgram(module, getStrategyOption(), getFunctionOption());

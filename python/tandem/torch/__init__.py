@@ -23,7 +23,7 @@ from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
 from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
-                                Lion, Optimizer, Recommendation, RMSprop, WeightAverage,
+                                Lion, Muon, Optimizer, Recommendation, RMSprop, WeightAverage,
                                 averaged_weights, averages, change_strategy, convert_state, decode_weights, doctor,
                                 from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
                                 weights)
@@ -32,7 +32,7 @@ share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
-           "MaskSetting", "Memory", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
+           "MaskSetting", "Memory", "Muon", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage", "averaged_weights", "averages",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",

@@ -1,4 +1,4 @@
-"""Reductions of sharded tensors: the exchange between ranks during a step."""
+"""What ranks exchange during a step, and which of them computes what."""
 
 from __future__ import annotations
 
@@ -72,3 +72,36 @@ class Exchange:
                 f"ranks are about to take different steps with {name}: give all of them the "
                 "same model, param groups, hyperparameters and gradients of the same "
                 "parameters, in the same order")
+
+
+def greedy_partition(sizes: Sequence[int], ranks: int,
+                     loads: Sequence[int] | None = None) -> list[list[int]]:
+    """Assigns whole tensors to ranks by FP8-LM's algorithm 1 (Peng et al. 2023, section 2.3).
+
+    Tensors are assigned from the largest to the smallest, and in their order if sizes are equal.
+    Each goes to the rank with the fewest bytes so far, the first one if there are several.
+
+    Args:
+        sizes: the size of each tensor in bytes.
+        ranks: the number of ranks.
+        loads: the number of bytes that each rank already has; 0 by default.
+
+    Returns:
+        The indices of each rank's tensors, in ascending order.
+
+    Raises:
+        ValueError: there are no ranks, a size is negative, or ``loads`` has the wrong length.
+    """
+    if ranks < 1:
+        raise ValueError(f"ranks is {ranks}; it counts processes, from 1")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"sizes has {min(sizes)}; a tensor has at least 0 bytes")
+    used = [0] * ranks if loads is None else list(loads)
+    if len(used) != ranks:
+        raise ValueError(f"loads has {len(used)} entries for {ranks} ranks; give each rank one")
+    parts: list[list[int]] = [[] for _ in range(ranks)]
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        rank = used.index(min(used))
+        parts[rank].append(index)
+        used[rank] += sizes[index]
+    return [sorted(part) for part in parts]

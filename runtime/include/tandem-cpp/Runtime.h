@@ -260,6 +260,12 @@ public:
         tdm_plan_update(handle.get(), tensors.data(), int64_t(tensors.size())));
   }
 
+  /// Sets the function that computes the kernel's external steps, which is
+  /// called with \p host; see tdm_plan_set_external.
+  Status setExternal(tdm_external_fn external, void *host) {
+    return toStatus(tdm_plan_set_external(handle.get(), external, host));
+  }
+
   /// Runs the kernel over all tensors and waits for it. A row of arguments, in
   /// the order of the description, applies to the tensors with that scalar_row.
   /// If \p threads is 0, the launch uses one thread per core. Returns the

@@ -67,7 +67,8 @@ typedef enum tdm_status {
   /// A package cannot be read: the file is damaged, has another version or is
   /// not a package at all.
   TDM_INVALID_PACKAGE = 8,
-  /// The host's callback that exchanges values between ranks failed.
+  /// The host's callback that exchanges values between ranks, or one that
+  /// computes an external step, failed.
   TDM_EXCHANGE_ERROR = 9
 } tdm_status;
 
@@ -271,7 +272,9 @@ typedef enum tdm_granularity {
   VALUE(TDM_ROLE_INPUT, input)                                                 \
   VALUE(TDM_ROLE_OUTPUT, output)                                               \
   VALUE(TDM_ROLE_SAVED, saved)                                                 \
-  VALUE(TDM_ROLE_RESTORED, restored)
+  VALUE(TDM_ROLE_RESTORED, restored)                                           \
+  VALUE(TDM_ROLE_SENT, sent)                                                   \
+  VALUE(TDM_ROLE_RECEIVED, received)
 typedef enum tdm_role { TDM_ROLES(TDM_ENUMERATOR) } tdm_role;
 
 // After each struct a list names the fields that packages store and that Python
@@ -321,6 +324,9 @@ typedef struct tdm_plane_desc {
   /// moment of the gradients, stored as #tandem.float<bf16>"; empty if the
   /// graph has none.
   const char *doc;
+  /// The name of the external step that takes or leaves the plane; empty for
+  /// other kinds than TDM_ROLE_SENT and TDM_ROLE_RECEIVED.
+  const char *external;
 } tdm_plane_desc;
 
 #define TDM_PLANE_FIELDS(VALUE, FLAG)                                          \
@@ -337,7 +343,8 @@ typedef struct tdm_plane_desc {
   VALUE(type)                                                                  \
   FLAG(visible)                                                                \
   FLAG(persistent)                                                             \
-  VALUE(doc)
+  VALUE(doc)                                                                   \
+  VALUE(external)
 
 /// Stands for all rows or all columns of a tensor in a tdm_plane_sharing.
 #define TDM_WHOLE_AXIS (INT64_C(1) << 62)
@@ -439,6 +446,19 @@ typedef struct tdm_reduction_desc {
   VALUE(phase)                                                                 \
   VALUE(scope)
 
+/// A step that the host computes (tdm_plan_set_external).
+typedef struct tdm_external_desc {
+  /// The name that messages use, such as "orthogonalize".
+  const char *name;
+  /// The phase after which the host computes it: the index of an entry in
+  /// \c reduction_entries.
+  uint32_t phase;
+} tdm_external_desc;
+
+#define TDM_EXTERNAL_FIELDS(VALUE, FLAG)                                       \
+  VALUE(name)                                                                  \
+  VALUE(phase)
+
 /// One integer argument, such as the step.
 typedef struct tdm_integer_desc {
   /// The name that messages use.
@@ -518,6 +538,10 @@ typedef struct tdm_kernel_desc {
   /// For hosts: nonzero if the graph itself does not use rows and columns;
   /// those of a matrix then affect only scales.
   uint32_t flat_graph;
+  /// The steps that the host computes, by ascending phase. They read the planes
+  /// of kind TDM_ROLE_SENT and write those of kind TDM_ROLE_RECEIVED.
+  uint32_t num_externals;
+  const tdm_external_desc *externals;
 } tdm_kernel_desc;
 
 /// The fields of a tdm_kernel_desc, except for code, lists and their lengths.
@@ -677,6 +701,25 @@ typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
 /// which then cannot be captured.
 TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
                                          tdm_exchange_fn exchange, void *host);
+
+/// Computes the external step that tdm_kernel_desc lists at index \p external:
+/// reads what the kernel has sent for all tensors of the plan, and writes what
+/// it receives. Returns 0 on success and another number on failure. \p host is
+/// the pointer that the caller registered. On a GPU the work is to be enqueued
+/// on \p stream, a CUstream, which a launch may be capturing; on a CPU \p
+/// stream is NULL, and the work is to be done on return.
+typedef int (*tdm_external_fn)(void *host, uint32_t external, void *stream);
+
+/// Sets the function that computes the external steps of \p plan's kernel. A
+/// step may leave its results in the arrays of its operands: a plane of kind
+/// TDM_ROLE_RECEIVED may be that of a plane of kind TDM_ROLE_SENT of the same
+/// tensor and type.
+/// Launches call it on their thread, between two phases, once for each step and
+/// all tensors. If it fails, so does the launch, with TDM_EXCHANGE_ERROR, and
+/// the arrays that later phases would have written keep their values. If it is
+/// NULL, the initial value, a kernel with external steps cannot be launched.
+TDM_API tdm_status tdm_plan_set_external(tdm_plan *plan,
+                                         tdm_external_fn external, void *host);
 
 /// Runs the kernel once over all tensors and waits for it. \p hypers has
 /// \p rows rows of num_hypers doubles, and \p integers the same number of rows

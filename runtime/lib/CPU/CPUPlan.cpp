@@ -145,6 +145,8 @@ tdm_status CPUPlan::runPhases(int threads, uint32_t &flags, int &participants) {
                        : run(executable.phases[phases.first], threads, flags);
     if (tdm_status status = reduceAll(phases))
       return status;
+    if (tdm_status status = callExternals(phases, nullptr))
+      return status;
   }
   for (const HostPart &epilogue : executable.epilogues)
     if (epilogue.per == TDM_PER_ELEMENT)
@@ -171,7 +173,7 @@ tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
     return status;
   if (tdm_status status = checkLaunch(rows, threads, info))
     return status;
-  if (tdm_status status = checkExchange())
+  if (tdm_status status = checkHost())
     return status;
   int64_t usedRows = this->usedRows();
   size_t numScalars = usedRows * kernel->numScalars;

@@ -250,7 +250,7 @@ tdm_status CUDAPlan::runPhases(Phases phases, Launch launch) {
   for (uint32_t phase = phases.first; phase < phases.end; ++phase)
     if (tdm_status status = runTotals(phase, phases.areByRows(), launch))
       return status;
-  return TDM_OK;
+  return callExternals(phases, launch.stream);
 }
 
 tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
@@ -459,7 +459,7 @@ tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
   if (tdm_status status =
           kernel->checkArguments(args.hypers, args.integers, rows))
     return status;
-  if (tdm_status status = checkExchange())
+  if (tdm_status status = checkHost())
     return status;
   return checkRows(args.rows);
 }

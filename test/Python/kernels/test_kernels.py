@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (BF16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, OUTSIDE_STRATEGIES, SCALED_LIBRARY,
+from model import (BF16_STRATEGIES, EXTERNAL_GRAPHS, GRAPHS, MATRIX_GRAPHS, OUTSIDE_STRATEGIES, SCALED_LIBRARY,
                    STRATEGIES, TENSOR_LIBRARY, bytes_per_parameter, cases, plane_types,
                    step, takes_whole_tensors)
 from model.formats import encode
@@ -51,7 +51,7 @@ def check_example(graph, strategy, kind, size):
 
 def test_library_is_the_models():
     """The tests below cover every graph and strategy of the library."""
-    assert set(tandem.graphs()) == set(GRAPHS) | set(MATRIX_GRAPHS)
+    assert set(tandem.graphs()) == set(GRAPHS) | set(MATRIX_GRAPHS) | set(EXTERNAL_GRAPHS)
     library = STRATEGIES.keys() | SCALED_LIBRARY.keys() | TENSOR_LIBRARY.keys()
     assert set(tandem.strategies()) == library - OUTSIDE_STRATEGIES.keys()
     assert {file.stem for file in STRATEGY_PATH.glob("*.mlir")} == OUTSIDE_STRATEGIES.keys()

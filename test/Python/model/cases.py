@@ -25,6 +25,8 @@ TYPICAL = {
     "eps": 1e-8,
     "weight_decay": 0.1,
     "momentum": 0.9,
+    "nesterov": 0.1,
+    "scale": 0.3,
     "alpha": 0.99,
     "lr_decay": 1e-2,
     "max_norm": 0.25,

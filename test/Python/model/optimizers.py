@@ -20,6 +20,7 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .codes import (DynamicCode, ExpandedCode, FloatCode, LinearCode, MinifloatCode, MuLawCode,
                     PairCode, RootCode, SoftsignCode)
+from .formats import decode, encode
 from .metrics import tree_sum
 from .scaled import WHOLE, Coded, Masked, Residual, Scaled
 from .storage import (Draw, Expansion, ExpansionState, Kahan, KahanState, Master, Plain,
@@ -347,6 +348,10 @@ TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 #===----------------------------------------------------------------------===#
 
 
+#: The functions of external steps, from the bits of one bf16 array to those of another.
+HOST = {}
+
+
 class Kernel:
     """The values of one launch, the only interface that graphs use.
 
@@ -360,6 +365,8 @@ class Kernel:
         self.arith = Arithmetic(strategy.component or "f32")
         self.states = self._open_all({role: self._open(role, planes) for role in roles})
         self.intended = np.zeros(self.read("param").shape, dtype=np.float64)
+        #: The bits that are sent to the host and received from it, by name.
+        self.exchanged = {}
         self.add, self.sub, self.mul = self.arith.add, self.arith.sub, self.arith.mul
         self.div, self.sqrt, self.sign = self.arith.div, self.arith.sqrt, self.arith.sign
 
@@ -418,6 +425,16 @@ class Kernel:
         rows = x.astype(np.float32).reshape(-1, self.columns or max(1, x.size))
         return tree_sum(tree_sum(rows))
 
+    def fma(self, scalar, x, addend):
+        """Computes scalar * x + addend in f32, and rounds it to the policy's format."""
+        return self.arith.round(Arithmetic("f32").fma(np.float32(scalar), x, addend))
+
+    def exchange(self, name, sent, received, x):
+        """Returns the bf16 numbers that the host's function makes of others."""
+        self.exchanged[sent] = encode("bf16", x.astype(np.float32))
+        self.exchanged[received] = HOST[name](self.exchanged[sent])
+        return self.arith.round(decode("bf16", self.exchanged[received]))
+
     def _intend(self, role, change):
         if role == "param":
             self.intended = self.intended + change
@@ -433,7 +450,7 @@ class Kernel:
                 planes |= storage.close_component(role, state, replace(own, floor=False))
             else:
                 planes |= storage.renew(self.planes, role, state.value, own)
-        return planes
+        return planes | self.exchanged
 
 
 #===----------------------------------------------------------------------===#
@@ -530,6 +547,15 @@ def _sgd_nesterov(k, h, t):
     _descend(k, h, k.add(g, k.mul(b, h.momentum)))
 
 
+def _muon(k, h, t):
+    g, m = k.read("grad"), k.read("momentum_buffer")
+    m = k.fma(1.0 - h.momentum, k.sub(g, m), m)
+    k.assign("momentum_buffer", m)
+    u = k.fma(-h.nesterov, k.sub(m, g), m)
+    o = k.exchange("orthogonalize", "direction", "orthogonal", u)
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(o, -(h.lr * h.scale)))
+
+
 def _lion(k, h, t):
     g, m = k.read("grad"), k.read("exp_avg")
     c = k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1))
@@ -603,6 +629,8 @@ class _Graphs(dict):
     """Graphs by name. "NAME+ema" is a graph with an average of its weights."""
 
     def __missing__(self, name):
+        if name in EXTERNAL_GRAPHS:
+            return EXTERNAL_GRAPHS[name]
         plain, _, suffix = name.rpartition("+")
         if suffix != "ema" or plain not in self:
             raise KeyError(name)
@@ -643,6 +671,12 @@ GRAPHS = _Graphs({
         _adafactor_vector, ("variance",),
         ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay"), reduces=True),
 })
+
+# The graphs with steps that the host computes.
+EXTERNAL_GRAPHS = {
+    "muon": Graph(_muon, ("momentum_buffer",),
+                  ("lr", "momentum", "weight_decay", "nesterov", "scale")),
+}
 
 #===----------------------------------------------------------------------===#
 # Steps

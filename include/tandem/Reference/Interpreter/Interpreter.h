@@ -54,6 +54,9 @@ struct MachineState {
   /// The flags raised by the launch so far; bit 0 by a gradient that is not
   /// finite.
   uint32_t flags = 0;
+  /// Computes an external step by its name: reads the planes that are sent to
+  /// it, and writes those that are received from it.
+  std::function<llvm::Error(llvm::StringRef, MachineState &)> external = {};
 };
 
 /// Runs one step of a source graph under a strategy as specified, without
@@ -68,7 +71,8 @@ llvm::Error interpretGraph(func::FuncOp graph, StrategyOp strategy,
 /// Runs one step of an unmodified kernel, at any stage between
 /// -tandem-form-kernel and -tandem-split-phases, as if the model were this
 /// tensor. Before -tandem-apply-policy its values are real numbers, which f32
-/// represents. After an error every plane has its old value.
+/// represents. It has no phases, and all of it runs once more after each
+/// external step. After an error every plane has its old value.
 llvm::Error interpretKernel(KernelOp kernel, MachineState &state);
 
 /// Runs all launches of an unmodified step likewise, at any stage up to

@@ -153,6 +153,15 @@ llvm::Error checkScalar(RoleAttr role, const MachineState &state,
 /// Returns the value of a scalar role that `checkScalar` accepted: f64 or i64.
 Number getScalar(RoleAttr role, const MachineState &state);
 
+/// Lets the host compute an external step, or returns an error if it cannot.
+llvm::Error callExternal(llvm::StringRef name, MachineState &state);
+
+/// Runs a program without phases once before each external step, for the planes
+/// that are sent to it, and once more at the end.
+llvm::Error
+computeExternals(llvm::ArrayRef<RoleAttr> roles, MachineState &state,
+                 llvm::function_ref<llvm::Error(MachineState &)> run);
+
 } // namespace tandem::reference
 
 #endif // TANDEM_REFERENCE_INTERPRETER_STORAGE_H

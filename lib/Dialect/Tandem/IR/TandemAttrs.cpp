@@ -76,6 +76,8 @@ struct RoleFields {
   Granularity per = Granularity::element;
   Consumer consumer = Consumer::nonlinear;
   Flow flow = Flow::activation;
+  StringAttr external;
+  Type format;
 };
 } // namespace
 
@@ -87,6 +89,10 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
   if (key == "default")
     return parser.parseAttribute(fields.defaultValue,
                                  parser.getBuilder().getF64Type());
+  if (key == "external")
+    return parser.parseAttribute(fields.external);
+  if (key == "format")
+    return parser.parseType(fields.format);
   if (parser.parseKeyword(&value))
     return failure();
   if (key == "moment")
@@ -119,8 +125,23 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
          << "unknown role field '" << key << " = " << value
          << "'; expected moment = none|first|second|average, domain = "
             "any|nonneg|unit|epsilon, per = element|row|column, consumer = "
-            "nonlinear|linear|opaque, flow = activation|gradient or default = "
-            "<number>";
+            "nonlinear|linear|opaque, flow = activation|gradient, external = "
+            "\"<name>\", format = <type> or default = <number>";
+}
+
+LogicalResult RoleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               RoleKind kind, StringAttr name, Moment, Domain,
+                               FloatAttr, Granularity, Consumer, Flow,
+                               StringAttr external, Type format) {
+  // (C1)
+  bool isExchanged = kind == RoleKind::sent || kind == RoleKind::received;
+  if (bool(external) == isExchanged && bool(format) == isExchanged)
+    return success();
+  return emitError() << "the " << stringifyRoleKind(kind) << " " << name
+                     << (isExchanged ? " needs external = \"<name>\" and "
+                                       "format = <type>"
+                                     : " has no external and no format, which "
+                                       "belong to what is sent or received");
 }
 
 Attribute RoleAttr::parse(AsmParser &parser, Type) {
@@ -137,7 +158,7 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
     parser.emitError(location)
         << "unknown role '" << keyword
         << "'; expected param, grad, state, input, output, saved, restored, "
-           "hyper, step or seed";
+           "sent, received, hyper, step or seed";
     return {};
   }
   if (parser.parseString(&name))
@@ -147,10 +168,11 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
       return {};
   if (parser.parseGreater())
     return {};
-  return get(parser.getContext(), *kind,
-             parser.getBuilder().getStringAttr(name), fields.moment,
-             fields.domain, fields.defaultValue, fields.per, fields.consumer,
-             fields.flow);
+  return parser.getChecked<RoleAttr>(
+      location, parser.getContext(), *kind,
+      parser.getBuilder().getStringAttr(name), fields.moment, fields.domain,
+      fields.defaultValue, fields.per, fields.consumer, fields.flow,
+      fields.external, fields.format);
 }
 
 void RoleAttr::print(AsmPrinter &printer) const {
@@ -165,6 +187,10 @@ void RoleAttr::print(AsmPrinter &printer) const {
     printer << ", consumer = " << stringifyConsumer(getConsumer());
   if (getFlow() != Flow::activation)
     printer << ", flow = " << stringifyFlow(getFlow());
+  if (getExternal())
+    printer << ", external = " << getExternal();
+  if (getFormat())
+    printer << ", format = " << getFormat();
   if (getDefaultValue()) {
     printer << ", default = ";
     printer.printAttributeWithoutType(getDefaultValue());

@@ -48,6 +48,10 @@ static bool matches(AssignOp rule, RoleAttr role) {
 }
 
 StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
+  // The graph says in which format the host takes and leaves tensors.
+  if (role.getFormat())
+    return FloatStorageAttr::get(getContext(), role.getFormat(),
+                                 RoundingMode::nearest);
   for (AssignOp rule : getBody().getOps<AssignOp>())
     if (matches(rule, role))
       return rule.getStorage();
@@ -61,6 +65,8 @@ LogicalResult AssignOp::verify() {
   case RoleKind::step:
   case RoleKind::seed:
   case RoleKind::restored:
+  case RoleKind::sent:
+  case RoleKind::received:
     return emitOpError("stores a param, grad, state, input, output or what is "
                        "saved, not a ")
            << stringifyRoleKind(getKind());
@@ -79,6 +85,27 @@ LogicalResult AssignOp::verify() {
   // (C4)
   if (getFlow() && !isBetweenLayers)
     return emitOpError("only an input or an output has a flow");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// External
+//===----------------------------------------------------------------------===//
+
+LogicalResult ExternalOp::verify() {
+  // (C1)
+  if (getInputs().empty() || getOutputs().empty() ||
+      getSends().size() != getInputs().size() ||
+      getReceives().size() != getOutputs().size())
+    return emitOpError("sends ")
+           << getSends() << " and receives " << getReceives() << ", but it has "
+           << getInputs().size() << " operands and " << getOutputs().size()
+           << " results; give each of them a name, and have at least one of "
+              "each";
+  // (C2)
+  if (!isa<BFloat16Type, Float16Type, Float32Type>(getFormat()))
+    return emitOpError("exchanges bf16, f16 or f32 with the host, not ")
+           << getFormat();
   return success();
 }
 

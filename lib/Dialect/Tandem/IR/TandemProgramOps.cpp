@@ -369,14 +369,32 @@ static LogicalResult verifyFusion(LaunchOp op) {
                         "'fused_with_previous'");
 }
 
+/// Verifies (C7).
+static LogicalResult verifyExternals(LaunchOp op) {
+  ArrayAttr names = op.getExternalsAttr();
+  if (!names)
+    return success();
+  if (op.getRole() != LaunchRole::reduction)
+    return op.emitOpError("has externals, which come after a reduction; ")
+           << describe(op.getRole()) << " is followed by none";
+  for (Attribute name : names)
+    if (llvm::none_of(
+            op.getTensorRoles().getAsRange<RoleAttr>(),
+            [&](RoleAttr role) { return role.getExternal() == name; }))
+      return op.emitOpError("is followed by the external step ")
+             << name << ", to which no tensor of the step is sent";
+  return success();
+}
+
 LogicalResult LaunchOp::verifyRegions() {
   // (C2)
   if (!isWidth(getWidth()))
     return emitOpError("width must be a power of two up to ")
            << maxWidth << ", got " << getWidth();
-  return success(succeeded(verifyBody(*this)) &&
-                 succeeded(verifyIndices(*this)) &&
-                 succeeded(verifyPer(*this)) && succeeded(verifyFusion(*this)));
+  return success(
+      succeeded(verifyBody(*this)) && succeeded(verifyIndices(*this)) &&
+      succeeded(verifyPer(*this)) && succeeded(verifyFusion(*this)) &&
+      succeeded(verifyExternals(*this)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -76,10 +76,10 @@ private:
 
   RoleAttr getRoleFor(RoleKind kind, StringRef name, Moment moment,
                       Domain domain, FloatAttr defaultValue = {}) {
-    return RoleAttr::get(function.getContext(), kind,
-                         builder.getStringAttr(name), moment, domain,
-                         defaultValue, Granularity::element,
-                         Consumer::nonlinear, Flow::activation);
+    return RoleAttr::get(
+        function.getContext(), kind, builder.getStringAttr(name), moment,
+        domain, defaultValue, Granularity::element, Consumer::nonlinear,
+        Flow::activation, StringAttr(), Type());
   }
 
   Value addArgument(unsigned place, Type type, RoleAttr role) {

@@ -193,7 +193,8 @@ static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
           argument.getArgNumber(), TandemDialect::getRoleAttrName(),
           RoleAttr::get(role.getContext(), role.getKind(), to, role.getMoment(),
                         role.getDomain(), role.getDefaultValue(), role.getPer(),
-                        role.getConsumer(), role.getFlow()));
+                        role.getConsumer(), role.getFlow(), role.getExternal(),
+                        role.getFormat()));
   }
 }
 

@@ -132,9 +132,10 @@ static StringAttr makeName(func::FuncOp function, StringAttr name) {
 static BlockArgument addArgument(func::FuncOp function, RoleKind kind,
                                  const Saved &saved) {
   Builder builder(function.getContext());
-  auto role = RoleAttr::get(function.getContext(), kind, saved.name,
-                            Moment::none, Domain::any, FloatAttr(), saved.per,
-                            saved.consumer, Flow::activation);
+  auto role =
+      RoleAttr::get(function.getContext(), kind, saved.name, Moment::none,
+                    Domain::any, FloatAttr(), saved.per, saved.consumer,
+                    Flow::activation, StringAttr(), Type());
   unsigned index = function.getNumArguments();
   (void)function.insertArgument(index, saved.value.getType(),
                                 builder.getDictionaryAttr(builder.getNamedAttr(

@@ -57,7 +57,7 @@ private:
     roles.push_back(RoleAttr::get(context, kind, StringAttr::get(context, name),
                                   Moment::none, Domain::any, FloatAttr(),
                                   Granularity::element, Consumer::nonlinear,
-                                  Flow::activation));
+                                  Flow::activation, StringAttr(), Type()));
     kernel.setScalarRolesAttr(ArrayAttr::get(context, roles));
     return kernel.getPrologueBlock().addArgument(IntegerType::get(context, 64),
                                                  kernel.getLoc());

@@ -15,6 +15,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/DebugLog.h"
 
 namespace tandem {
@@ -216,27 +217,26 @@ struct Phase {
   }
 };
 
-/// Determines in which phase each reduction of a body is made, and which
-/// operations write shared entries.
+/// Determines in which phase each reduction of a body is made, after which
+/// phase the host computes each external step, and which operations write
+/// shared entries.
 class PhasePlan {
 public:
   explicit PhasePlan(KernelOp kernel) {
+    findExternals(kernel);
+    // What a step sends is known after the operations that it depends on, some
+    // of which may follow in the body those that read what it receives.
     Phase last;
-    for (Operation &op : kernel.getBodyBlock()) {
-      unsigned depth = 0;
-      for (Value operand : op.getOperands())
-        if (Operation *source = operand.getDefiningOp())
-          depth = std::max(depth, depths[source] + isReduction(*source));
-      depths[&op] = depth;
-      // Written tensors keep their old values until the last phase has read
-      // them.
-      if (isReduction(op) || hasEffect(op))
-        last.depth = std::max(last.depth, depth);
-    }
+    for (size_t i = 0; i <= externals.size() && !isSettled; ++i)
+      last.depth = findDepths(kernel);
     for (Operation &op : kernel.getBodyBlock())
       if (isReduction(op))
         reductions.push_back(find(cast<ReduceOp>(op)));
     phases = reductions;
+    for (auto &[name, depth] : externals) {
+      phases.push_back({depth, Granularity::element});
+      last.depth = std::max(last.depth, depth + 1);
+    }
     phases.push_back(last);
     llvm::sort(phases);
     phases.erase(llvm::unique(phases), phases.end());
@@ -247,9 +247,29 @@ public:
   /// Returns the phases of the reductions, in their order.
   ArrayRef<Phase> getReductions() const { return reductions; }
 
+  /// Returns whether each external step sends something, and nothing that
+  /// depends on what it receives.
+  bool areExternalsOrdered() const { return isSettled && isComplete; }
+  /// Returns the external steps that follow a phase, in the graph's order.
+  SmallVector<Attribute> getExternalsAfter(Phase phase) const {
+    SmallVector<Attribute> names;
+    for (auto &[name, depth] : externals)
+      if (Phase{depth, Granularity::element} == phase)
+        names.push_back(name);
+    return names;
+  }
+
   /// Returns whether the last phase executes an operation for its effect.
   bool hasEffect(Operation &op) const {
-    return !wouldOpBeTriviallyDead(&op) && !getShared(op);
+    return !wouldOpBeTriviallyDead(&op) && !getShared(op) && !getSentTo(op);
+  }
+
+  /// Returns whether a phase writes what an operation sends to an external
+  /// step.
+  bool sends(Phase phase, Operation &op) const {
+    StringAttr external = getSentTo(op);
+    return external &&
+           Phase{externals.lookup(external), Granularity::element} == phase;
   }
 
   /// Returns the axes along which shared entries differ, if the operation
@@ -268,8 +288,60 @@ public:
 private:
   Phase find(ReduceOp op) const { return {depths.lookup(op), op.getPer()}; }
 
+  /// Returns the external step that an operation writes an operand of, or null.
+  static StringAttr getSentTo(Operation &op) {
+    auto store = dyn_cast<StorePlaneOp>(op);
+    return store ? getExternal(op, store.getTensor(), RoleKind::sent)
+                 : StringAttr();
+  }
+
+  static StringAttr getExternal(Operation &op, Value tensor, RoleKind kind) {
+    auto program = op.getParentOfType<ProgramOpInterface>();
+    RoleAttr role = program.getTensorRole(getTensorNumber(tensor));
+    return role.getKind() == kind ? role.getExternal() : StringAttr();
+  }
+
+  void findExternals(KernelOp kernel) {
+    for (auto role : kernel.getTensorRoles().getAsRange<RoleAttr>())
+      if (role.getKind() == RoleKind::sent)
+        externals.insert({role.getExternal(), 0});
+    for (auto role : kernel.getTensorRoles().getAsRange<RoleAttr>())
+      if (role.getKind() == RoleKind::received)
+        isComplete &= externals.contains(role.getExternal());
+  }
+
+  /// Finds how many phases come before each operation, given those before what
+  /// each external step sends, and returns how many come before the last one.
+  unsigned findDepths(KernelOp kernel) {
+    unsigned last = 0;
+    isSettled = true;
+    for (Operation &op : kernel.getBodyBlock()) {
+      unsigned depth = 0;
+      for (Value operand : op.getOperands())
+        if (Operation *source = operand.getDefiningOp())
+          depth = std::max(depth, depths[source] + isReduction(*source));
+      if (auto load = dyn_cast<LoadPlaneOp>(op))
+        if (StringAttr from =
+                getExternal(op, load.getTensor(), RoleKind::received))
+          depth = std::max(depth, externals.lookup(from) + 1);
+      depths[&op] = depth;
+      if (StringAttr to = getSentTo(op); to && externals[to] < depth) {
+        externals[to] = depth;
+        isSettled = false;
+      }
+      // Written tensors keep their old values until the last phase has read
+      // them.
+      if (isReduction(op) || hasEffect(op))
+        last = std::max(last, depth);
+    }
+    return last;
+  }
+
   llvm::DenseMap<Operation *, unsigned> depths;
   SmallVector<Phase> reductions, phases;
+  /// How many phases come before the one that writes what a step sends.
+  llvm::MapVector<StringAttr, unsigned> externals;
+  bool isSettled = false, isComplete = true;
 };
 
 /// Builds the step of a kernel, launch by launch: each begins as a copy of the
@@ -305,7 +377,12 @@ private:
   void buildReduction(Phase phase) {
     LaunchOp launch = createLaunch(LaunchRole::reduction, phase.per);
     buildReductions(launch, phase);
-    keepOnly(launch, [](Operation &op) { return isa<PartialOp>(op); });
+    keepOnly(launch, [&](Operation &op) {
+      return isa<PartialOp>(op) || plan.sends(phase, op);
+    });
+    if (SmallVector<Attribute> after = plan.getExternalsAfter(phase);
+        !after.empty())
+      launch.setExternalsAttr(builder.getArrayAttr(after));
   }
 
   void buildMain() {
@@ -344,7 +421,9 @@ private:
   }
 
   LaunchOp createLaunch(LaunchRole role, Granularity per) {
-    auto launch = LaunchOp::create(builder, kernel.getLoc(), role, per);
+    auto launch = LaunchOp::create(builder, kernel.getLoc(), role, per,
+                                   /*width=*/1, /*fused_with_previous=*/false,
+                                   /*externals=*/ArrayAttr());
     IRMapping ofBody;
     kernel.getBody().cloneInto(&launch.getBody(), ofBody);
     return launch;
@@ -426,7 +505,8 @@ static unsigned fuseLaunches(StepOp step) {
            << (isFused                 ? ", in the launch of the one before it"
                : !launch.isAlongRows() ? ", in its own launch: not along rows"
                : !wasAlongRows
-                   ? ", in its own launch: it is the first along rows"
+                   ? ", in its own launch: it is the first along rows, or "
+                     "after an external step"
                    : ", in its own launch: it reads sums of other rows");
     launch.setFusedWithPrevious(isFused);
     if (!isFused)
@@ -434,7 +514,7 @@ static unsigned fuseLaunches(StepOp step) {
     launches += !isFused;
     for (auto partial : launch.getBodyBlock().getOps<PartialOp>())
       made.insert(partial.getIndex());
-    wasAlongRows = launch.isAlongRows();
+    wasAlongRows = launch.isAlongRows() && !launch.getExternals();
   }
   return launches;
 }
@@ -457,6 +537,9 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     }
     reduceKeys(kernel);
     PhasePlan plan(kernel);
+    if (!plan.areExternalsOrdered())
+      return kernel.emitError("an external step receives without sending, or "
+                              "sends what depends on what it receives");
     LDBG() << "'" << kernel.getSymName() << "' has "
            << plan.getReductions().size() << " reductions, made by "
            << plan.getEarly().size() << " phases before the last one";

@@ -12,6 +12,7 @@ strategy, and derives the state of a parameter from the kernel's signature.
 
 from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
                                          RMSprop)
+from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
@@ -25,6 +26,6 @@ from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "IncompatibleKeys", "LAMB",
-           "Lion", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
+           "Lion", "Muon", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "recommend", "to_bitsandbytes", "weights"]

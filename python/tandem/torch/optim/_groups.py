@@ -20,7 +20,7 @@ from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
 
 #: Options of a param group that select the kernel for its parameters and its inputs.
-OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize")
+OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize", "use_muon")
 
 
 def check_options(group: Mapping, index: int) -> None:
@@ -292,7 +292,7 @@ class ParamGroups:
                                           is not self.specs.of(param, group))
                    for param in group["params"]):
             return
-        option = next(name for name in OPTIONS if before[name] != group[name])
+        option = next(name for name in OPTIONS if before[name] != group.get(name))
         given = ("strategies) with a strategy for each group" if option == "strategy" else
                  f"{group['strategy']!r}, {option}={group[option] or 0})")
         raise ValueError(

@@ -28,6 +28,8 @@ class Hypers:
     #: Hyperparameters that PyTorch keeps as pairs.
     _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     count: str | None = None
+    #: Whether hyperparameters depend on the shapes of parameters.
+    is_shaped = False
 
     def __init__(self, owner: str, graph: str):
         self.owner, self.graph = owner, graph
@@ -92,9 +94,14 @@ class Hypers:
             ) from None
 
     def value_at(self, name: str, group: Mapping, index: int, step: int,
-                 dtype: torch.dtype) -> float:
-        """Returns a hyperparameter for a step of parameters of a type."""
+                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
+        """Returns a hyperparameter for a step of parameters of a type and, if it depends on that,
+        of a shape."""
         return self.number(name, group, index)
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Returns what hyperparameters depend on in a parameter's shape; None if on nothing."""
+        return None
 
     def check(self, group: Mapping, index: int) -> None:
         """Refuses invalid values that kernels do not check."""
@@ -114,6 +121,6 @@ class Hypers:
                     "optimizer")
 
     def row(self, names: Sequence[str], group: Mapping, index: int, step: int,
-            dtype: torch.dtype) -> list[float]:
+            dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> list[float]:
         """Returns the hyperparameters of a row of a launch, in the order of `names`."""
-        return [self.value_at(name, group, index, step, dtype) for name in names]
+        return [self.value_at(name, group, index, step, dtype, shape) for name in names]

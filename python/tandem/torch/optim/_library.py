@@ -212,7 +212,7 @@ class _AdafactorHypers(Hypers):
     count = "step"
 
     def value_at(self, name: str, group: Mapping, index: int, step: int,
-                 dtype: torch.dtype) -> float:
+                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
         if name == "rho":
             return min(self.number("lr", group, index), 1 / step**0.5)
         if name == "mixing":
@@ -220,7 +220,7 @@ class _AdafactorHypers(Hypers):
         eps = group["eps"]
         if name == "eps1" and isinstance(eps, Sequence) and eps and eps[0] is None:
             return torch.finfo(dtype).eps
-        return super().value_at(name, group, index, step, dtype)
+        return super().value_at(name, group, index, step, dtype, shape)
 
     def check(self, group: Mapping, index: int) -> None:
         for name, holds, domain in (

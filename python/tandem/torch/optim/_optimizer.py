@@ -116,6 +116,10 @@ class Optimizer(torch.optim.Optimizer):
             exponential moving average of the weights, which is then a further state, "ema"
             (docs/WeightAverage.md); an option of param groups, too. None means no average. See
             :func:`averages` and :func:`averaged_weights`.
+        external: the functions of the graph's external steps (``tandem.external``), by their
+            names. A function takes the list of tensors that are sent for one parameter, which have
+            its shape, and the param group; it returns the tensors that are received. DTensors are
+            whole, each on one rank. Pickling the optimizer pickles the functions.
         min_8bit_size: parameters with fewer elements keep their states in float32 if the
             strategy stores them as codes; 0 or None for codes everywhere. It has no effect if
             the graph sums over all parameters, as with ``max_norm``.
@@ -151,6 +155,7 @@ class Optimizer(torch.optim.Optimizer):
         gradient_release: bool = False,
         grad_accumulation: str | None = None,
         ema_decay: float | None = None,
+        external: Mapping[str, Callable] | None = None,
         min_8bit_size: int | None = 4096,
         min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE,
         maximize: bool = False,
@@ -159,7 +164,7 @@ class Optimizer(torch.optim.Optimizer):
         if strategy == AUTO:
             check_measured(type(self).__name__)
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
-                      gradient_release, seed, grad_accumulation, ema_decay is not None)
+                      gradient_release, seed, grad_accumulation, ema_decay is not None, external)
         hypers |= {} if ema_decay is None else {"ema_decay": ema_decay}
         self.threads = threads
         self._keep_sources()
@@ -180,7 +185,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0,
-                 grad_accumulation=None, weight_average=False) -> None:
+                 grad_accumulation=None, weight_average=False, external=None) -> None:
         """Compiles the graph, and creates the parts of the optimizer."""
         #: The arguments of this method, with which an unpickled optimizer compiles again.
         self._arguments = {
@@ -190,12 +195,14 @@ class Optimizer(torch.optim.Optimizer):
             "skip_nonfinite": bool(skip_nonfinite),
             "gradient_release": bool(gradient_release), "seed": seed,
             "grad_accumulation": grad_accumulation, "weight_average": weight_average,
+            "external": dict(external or {}),
         }
         if grad_accumulation is not None:
             _check_accumulation(grad_accumulation)
-        if capturable and self._HYPERS.count is not None:
+        if capturable and (self._HYPERS.count is not None or self._HYPERS.is_shaped):
+            source = "shapes" if self._HYPERS.is_shaped else "the count of steps"
             raise ValueError(
-                f"{type(self).__name__} computes hyperparameters from the count of steps "
+                f"{type(self).__name__} computes hyperparameters from {source} "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
         specs = _specs(self._arguments, self._HYPERS.count)

@@ -29,7 +29,8 @@ def Tandem_RoleKind : Tandem_Enum<"RoleKind", "what a graph argument is", [
   I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"hyper", 3>,
   I32EnumAttrCase<"step", 4>, I32EnumAttrCase<"seed", 5>,
   I32EnumAttrCase<"input", 6>, I32EnumAttrCase<"output", 7>,
-  I32EnumAttrCase<"saved", 8>, I32EnumAttrCase<"restored", 9>]>;
+  I32EnumAttrCase<"saved", 8>, I32EnumAttrCase<"restored", 9>,
+  I32EnumAttrCase<"sent", 10>, I32EnumAttrCase<"received", 11>]>;
 
 def Tandem_Consumer : Tandem_Enum<"Consumer", "which kind of layer takes a tensor", [
   I32EnumAttrCase<"nonlinear", 0>, I32EnumAttrCase<"linear", 1>,
@@ -76,7 +77,9 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
   let description = [{
     `kind` is `param`, `grad`, `state` (tensors of an optimizer), `input`, `output` (tensors of a
     layer; an output is a destination, whose old value nothing reads), `saved`, `restored` (values
-    that a forward pass leaves for its backward pass by `tandem.save` and `tandem.restore`), `hyper`
+    that a forward pass leaves for its backward pass by `tandem.save` and `tandem.restore`), `sent`,
+    `received` (the operands and results of a `tandem.external`, whose name is `external`, in the
+    `format` in which the host finds and leaves them), `hyper`
     (f64 or f32 scalar), `step` or `seed` (i64 scalars). Strategies assign storages by `moment`,
     which says which moment of the gradient a state estimates, `first` or `second`, or that it is
     the `average` of a param over steps; by `consumer`, which says for a saved
@@ -96,16 +99,22 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     #tandem.role<output "y", consumer = linear>
     #tandem.role<output "dx", flow = gradient>
     #tandem.role<saved "x", consumer = linear>
+    #tandem.role<sent "direction", external = "orthogonalize", format = bf16>
     #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>
     ```
+
+    Constraint: (C1) what is sent or received, and nothing else, has an external and a format.
   }];
+  let genVerifyDecl = 1;
   let parameters = (ins "RoleKind":$kind, "StringAttr":$name,
                         DefaultValuedParameter<"Moment", "Moment::none">:$moment,
                         DefaultValuedParameter<"Domain", "Domain::any">:$domain,
                         OptionalParameter<"FloatAttr">:$defaultValue,
                         DefaultValuedParameter<"Granularity", "Granularity::element">:$per,
                         DefaultValuedParameter<"Consumer", "Consumer::nonlinear">:$consumer,
-                        DefaultValuedParameter<"Flow", "Flow::activation">:$flow);
+                        DefaultValuedParameter<"Flow", "Flow::activation">:$flow,
+                        OptionalParameter<"StringAttr">:$external,
+                        OptionalParameter<"Type">:$format);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     /// Returns whether the argument is a tensor.
@@ -113,12 +122,15 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
       return getKind() < RoleKind::hyper || getKind() > RoleKind::seed;
     }
     /// Returns whether a kernel writes it and nothing reads the old value (output,
-    /// saved).
+    /// saved, sent).
     bool isDestination() const {
-      return getKind() == RoleKind::output || getKind() == RoleKind::saved;
+      return getKind() == RoleKind::output || getKind() == RoleKind::saved ||
+             getKind() == RoleKind::sent;
     }
     /// Returns whether it belongs to a layer (input, output, saved, restored).
-    bool isOfLayer() const { return getKind() > RoleKind::seed; }
+    bool isOfLayer() const {
+      return getKind() > RoleKind::seed && getKind() < RoleKind::sent;
+    }
     /// Returns whether a kernel writes it (param, state and destinations).
     bool isUpdated() const {
       return getKind() == RoleKind::param || getKind() == RoleKind::state ||

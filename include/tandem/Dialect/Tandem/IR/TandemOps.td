@@ -152,6 +152,36 @@ def Tandem_EmaOp : Tandem_UpdateOp<"ema"> {
   let assemblyFormat = "$state `by` $factor `plus` $addend attr-dict `:` type($result)";
 }
 
+def Tandem_ExternalOp : Tandem_Op<"external", []> {
+  let summary = "a step that the host computes between two launches";
+  let description = [{
+    The kernel ends a launch that writes the operands, the host computes the results from them, and
+    later launches read the results. The host finds the operands under the names in `sends`, and
+    leaves the results under those in `receives`; both are in C order, and of the type `format`, to
+    which the operands are rounded, to nearest. A result has the shape of the graph's tensors. The
+    host binds a function to the name of the step ([tdm_plan_set_external](../Embedding.md)); without
+    one a launch is refused.
+
+    Constraints: (C1) there is a name in `sends` for each operand, and one in `receives` for each
+    result, at least one of each; (C2) the format is bf16, f16 or f32.
+
+    Example:
+
+    ```mlir
+    %o = tandem.external "orthogonalize"(%u) sends ["direction"] receives ["orthogonal"]
+        format(bf16) : (tensor<?x?xf32>) -> tensor<?x?xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, Variadic<TensorOf<[F32]>>:$inputs, StrArrayAttr:$sends,
+                       StrArrayAttr:$receives, TypeAttr:$format);
+  let results = (outs Variadic<TensorOf<[F32]>>:$outputs);
+  let assemblyFormat = [{
+    $name `(` $inputs `)` `sends` $sends `receives` $receives `format` `(` $format `)` attr-dict
+    `:` functional-type($inputs, $outputs)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tandem_SaveOp : Tandem_Op<"save", [MemoryEffects<[MemWrite]>]> {
   let summary = "keep a value for the backward pass";
   let description = [{

@@ -85,7 +85,7 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
   let summary = "one launch of a step: a body and what it runs once for";
   let description = [{
     A launch computes a part of a kernel's body. Its role is `reduction` (it makes
-    reductions for later launches and writes nothing), `main` (it writes the elements)
+    reductions for later launches, and writes only what is sent to an external step), `main` (it writes the elements)
     or `epilogue` (it writes the entries that elements share, when no launch reads the
     old ones any more). The body runs once for each element, or `per` row, column, block
     or tensor; after `-tandem-widen` for `width` consecutive elements at once. Its
@@ -94,7 +94,8 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
 
     A launch that is `fused_with_previous` needs only those reductions of the previous
     launch that are over its own rows and blocks: it can process some rows as soon as
-    the previous one has, in the same launch of the device.
+    the previous one has, in the same launch of the device. When a launch with `externals` has
+    ended, the host computes these steps (`tandem.external`), in their order.
 
     Constraints: (C1) one body argument per tensor role of the step, of stored type,
     followed by the types that the step's prologue yields; (C2) the width is a power of two
@@ -102,7 +103,8 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
     launch runs per element, a reduction per element, row or column, an epilogue per row,
     column, block or tensor; rows, columns and blocks belong to matrices; (C5) a launch that is
     `fused_with_previous` runs over a matrix's elements and follows one that does, too; (C6) the
-    constraints C4 to C9 of `tandem.kernel` hold.
+    constraints C4 to C9 of `tandem.kernel` hold; (C7) only a reduction has externals, which are
+    those of the roles of the step's tensors.
 
     Example:
 
@@ -117,11 +119,12 @@ def Tandem_LaunchOp : Tandem_Op<"launch", [HasParent<"StepOp">, IsolatedFromAbov
   let arguments = (ins Tandem_LaunchRole:$role,
                        DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per,
                        DefaultValuedAttr<I64Attr, "1">:$width,
-                       UnitAttr:$fused_with_previous);
+                       UnitAttr:$fused_with_previous,
+                       OptionalAttr<StrArrayAttr>:$externals);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $role (`per` `(` $per^ `)`)? (`width` `(` $width^ `)`)?
-    (`fused_with_previous` $fused_with_previous^)? `body` $body attr-dict-with-keyword
+    (`fused_with_previous` $fused_with_previous^)? (`externals` $externals^)? `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{

@@ -75,6 +75,35 @@ def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> 
   ];
 }
 
+def ConnectExternals : Pass<"tandem-connect-externals", "::mlir::func::FuncOp"> {
+  let summary = "Make what a graph exchanges with the host arguments";
+  let description = [{
+    Each operand of a `tandem.external` becomes a destination with the role `sent` and one more
+    result, and each of its results an argument with the role `received`. `-tandem-split-phases`
+    lets the host compute the step after the launch that writes what is sent, and before those that
+    read what is received.
+
+    Example: `test/Dialect/Tandem/connect-externals.mlir`
+
+    ```mlir
+    func.func @f(%p: tensor<?x?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?x?xf32> {
+      %o = tandem.external "invert"(%p) sends ["x"] receives ["y"] format(f32)
+          : (tensor<?x?xf32>) -> tensor<?x?xf32>
+      return %o : tensor<?x?xf32>
+    }
+    // becomes
+    func.func @f(%p: tensor<?x?xf32> {tandem.role = #tandem.role<param "p">},
+                 %x: tensor<?x?xf32> {tandem.role = #tandem.role<sent "x", external = "invert", format = f32>},
+                 %y: tensor<?x?xf32> {tandem.role = #tandem.role<received "y", external = "invert", format = f32>})
+        -> (tensor<?x?xf32>, tensor<?x?xf32>) {
+      return %y, %p : tensor<?x?xf32>, tensor<?x?xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::tandem::TandemDialect"];
+  let statistics = [Statistic<"numSteps", "steps", "Number of external steps connected">];
+}
+
 def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
   let summary = "Make what a forward pass saves an output, and an input of the backward pass";
   let description = [{

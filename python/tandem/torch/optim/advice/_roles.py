@@ -180,6 +180,16 @@ def _described(name, shape, dtype, trains=True, shard=None, is_table=None) -> De
 def _role(name: str | None, shape: torch.Size, is_table: bool | None) -> str:
     if keeps_f32_states(shape, LEAST_MATRIX):
         return ROLES[3] if len(shape) < 2 else ROLES[4]
+    return role_of_name(name, is_table)
+
+
+def role_of_name(name: str | None, is_table: bool | None = None) -> str:
+    """Returns "head", "embeddings" or "matrices", as the name of a parameter says.
+
+    Args:
+        name: the name; None if it is unknown.
+        is_table: whether it is an embedding; None to decide by the name.
+    """
     parts = (name or "").lower().split(".")
     is_numbered = any(part.isdigit() for part in parts)
     if not is_table and not is_numbered and not _HEADS.isdisjoint(parts):

@@ -46,6 +46,8 @@ class BoundParam:
         self.address = None if spec.hidden else param.data_ptr()
         self.numel, self.size = measure.numel(), spec.size_of(measure)
         self.shape = param.shape
+        #: The shape of the whole parameter.
+        self.whole_shape = tuple(param.shape if self.shard is None else self.shard.shape)
         self.dtype, self.grad_dtype = param.dtype, spec.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: A tensor with the shape and the layout of the planes.

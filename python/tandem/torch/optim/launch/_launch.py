@@ -15,9 +15,15 @@ from tandem.torch._shards import local_of
 from tandem.torch.optim.gradients._codec import (History, check_grad, empty_grad, encode_grads,
                                                  encoded_from, history_after)
 from tandem.torch.optim.launch._bound import BoundParam
+from tandem.torch.optim.launch._external import External, Externals
 from tandem.torch.optim.state._conversion import numbered_groups
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
+
+
+#: What the scalars of a step depend on: the index of a param group, the number of the step, the
+#: type of the weight, and its shape or None.
+Row = tuple[int, int, torch.dtype, tuple[int, ...] | None]
 
 
 class Launch:
@@ -27,12 +33,16 @@ class Launch:
         spec: how the kernel stores parameters.
         model: the launch of the same kernel on the CPU, if that is a different one.
         checks: whether the launch checks gradients before it writes.
+        externals: the kernel's external steps, if it has any.
     """
 
-    def __init__(self, spec: StateSpec, model: Launch | None = None, checks: bool = False):
+    def __init__(self, spec: StateSpec, model: Launch | None = None, checks: bool = False,
+                 externals: Externals | None = None):
         kernel, device = spec.kernel, spec.executor.device
         self.spec, self.kernel, self.executor, self._model = spec, kernel, spec.executor, model
-        self.plan = Plan(kernel, device)
+        self.plan, self.externals = Plan(kernel, device), externals
+        if externals:
+            self.plan.set_external(externals.functions())
         #: The check of the gradients before anything is written, if enabled.
         self.check = FiniteCheck(kernel, device) if checks else None
         self._grads_at = [kernel.planes.index(plane) for plane in spec.grad_planes
@@ -51,12 +61,15 @@ class Launch:
         self.bound_params: list[BoundParam] = []
         self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
-        #: The rows of scalars: (param group, step, type of the weight).
-        self.table: list[tuple[int, int, torch.dtype]] = []
-        self._row_numbers: dict[tuple[int, int, torch.dtype], int] = {}
+        #: The rows of scalars: (param group, step, type of the weight, its shape if scalars
+        #: depend on it).
+        self.table: list[Row] = []
+        self._row_numbers: dict[Row, int] = {}
         #: Counts of steps in a GPU's memory, by their stand-ins in rows.
         self.counters: dict[int, torch.Tensor] = {}
         self._params: list[torch.Tensor] | None = None
+        if self.externals:
+            self.externals.end()
         #: The gradients that the step has to encode, by the types in which they are read.
         self._enlisted: dict[torch.dtype, list[tuple]] = {}
         #: The states of gradients with delayed scaling, and their new histories.
@@ -81,9 +94,8 @@ class Launch:
             self._params = [bound.param for bound in self.bound_params]
         return self._params
 
-    def row(self, group: int, step: int, dtype: torch.dtype) -> int:
-        """Returns the index of a row of scalars, which is added if it is new."""
-        key = group, step, dtype
+    def row(self, *key) -> int:
+        """Returns the index of a row of scalars (:data:`Row`), which is added if it is new."""
         number = self._row_numbers.setdefault(key, len(self.table))
         if number == len(self.table):
             self.table.append(key)
@@ -141,12 +153,19 @@ class Launch:
             self.exchange.check(self.kernel.name, (self.kernel.name, self.kernel.strategy,
                                                    self._launched, scalars))
 
-    def update_plan(self, staged: Mapping[int, int]) -> None:
-        """Updates the plan if anything has changed since the last step."""
+    def update_plan(self, staged: Mapping[int, int], groups: Sequence[Mapping]) -> None:
+        """Updates the plan if anything has changed since the last step.
+
+        Args:
+            staged: the addresses of copies of parameters, by the parameters' indices.
+            groups: the param groups.
+        """
         wanted = (self.bound_params, self.grads, self.rows, staged)
-        if wanted == self._bound:
+        if wanted == self._bound and not self.externals:
             return
         self._bound = ()
+        if self.externals:
+            self.externals.begin([(bound, groups[bound.group]) for bound in self.bound_params])
         pointers = self._pointers(staged)
         self._connect()
         self.plan.set_exchange(self.exchange)
@@ -163,8 +182,10 @@ class Launch:
     def _pointers(self, staged: Mapping[int, int]) -> list[list[int]]:
         """Returns the addresses of the planes of the step's parameters."""
         pointers = []
-        for bound, grad in zip(self.bound_params, self.grads):
+        for number, (bound, grad) in enumerate(zip(self.bound_params, self.grads)):
             addresses = bound.pointers.copy()
+            if self.externals:
+                self.externals.point(number, addresses)
             if bound.index in staged:
                 addresses[self.spec.param_at] = staged[bound.index]
             for at, address in zip(self._grads_at, grad):
@@ -189,7 +210,7 @@ class Launch:
         if self.check:
             self.check.plan.update_gradients(replay, number)
         if self.spec.step and not on_device:
-            self.table = [(group, step + 1, dtype) for (group, _, dtype), step
+            self.table = [(group, step + 1, *rest) for (group, _, *rest), step
                           in zip(self.table, replay.steps(number), strict=True)]
 
     def find_non_finite(self, threads: int) -> bool:
@@ -210,6 +231,7 @@ class Launch:
             return self._model.check_scalars(hypers, integers)
         if self._probe is None:
             self._probe = Plan(self.kernel)
+            self._probe.set_external(dict.fromkeys(self.kernel.externals, lambda stream: None))
             self._probe.update([], [])
         self._probe.launch(hypers, integers, threads=1)
 
@@ -220,16 +242,18 @@ class Launches:
     Args:
         specs: the optimizer's specs.
         checks: whether launches check gradients before they write.
+        functions: the functions of external steps, by their names.
     """
 
-    def __init__(self, specs: StateSpecs, checks: bool):
-        self._specs, self._checks = specs, checks
+    def __init__(self, specs: StateSpecs, checks: bool, functions: Mapping[str, External]):
+        self._specs, self._checks, self._functions = specs, checks, functions
         self._launches: dict[StateSpec, Launch] = {}
 
     def __getitem__(self, spec: StateSpec) -> Launch:
         if spec not in self._launches:
             model = self[spec.on_cpu] if spec.on_cpu else None
-            self._launches[spec] = Launch(spec, model, self._checks)
+            externals = Externals(spec, self._functions) if spec.kernel.externals else None
+            self._launches[spec] = Launch(spec, model, self._checks, externals)
         return self._launches[spec]
 
     def __iter__(self) -> Iterator[Launch]:

@@ -60,7 +60,8 @@ class StepRunner:
     def __init__(self, groups: ParamGroups, store: StateStore, gradients: CodedGradients):
         self.groups, self.store, self.gradients = groups, store, gradients
         self.threads = 0
-        self._launches = Launches(groups.specs, groups.arguments["skip_nonfinite"])
+        self._launches = Launches(groups.specs, groups.arguments["skip_nonfinite"],
+                                  groups.arguments["external"])
         self._device_step = DeviceStep()
         self._bound: list[BoundParam | None] = []
         #: A binding of each kind of plain parameters whose states are new in the step that is
@@ -181,17 +182,20 @@ class StepRunner:
         }
         for launch in launches:
             with self.explained(launch):
-                launch.update_plan({i: c.data_ptr() for i, c in copies.items()})
+                launch.update_plan({i: c.data_ptr() for i, c in copies.items()}, self.groups.list)
         new = set(map(id, started))
         begun = [bound for launch in launches if launch.spec.has_copy
                  for bound in launch.bound_params if id(bound.param) in new]
         self._finish(launches, self._launch(launches, begun, copies), copies)
         if self._skipped and started:
             self._end(started)
-        elif only is None and launches and not converted and not copies:
+        elif (only is None and launches and not converted and not copies
+              and not any(launch.externals for launch in launches)):
             self._replay = self._watched(launches)
         for launch in launches:
             launch.release_states()
+            if launch.externals:
+                launch.externals.end()
         del converted  # the kernels have read them
 
     def _end(self, started: list[torch.Tensor]) -> None:
@@ -280,9 +284,10 @@ class StepRunner:
                 bound.state = self.store.get(param)
                 grad = self._gradient_of(bound, number, negated, converted)
                 launch, step = self._enlist(bound, grad, converted)
-                if (launch, step, bound.dtype) != known:
-                    known = launch, step, bound.dtype
-                    row = launch.row(number, step, bound.dtype)
+                shape = self.groups.hypers.shape_of(bound.whole_shape)
+                if (launch, step, bound.dtype, shape) != known:
+                    known = launch, step, bound.dtype, shape
+                    row = launch.row(number, step, bound.dtype, shape)
                 launch.rows.append(row)
         self.store.finish(started)
         for launch in self._launches:
@@ -301,7 +306,8 @@ class StepRunner:
         negated = _negated([param]) if self.groups.list[number]["maximize"] else None
         grad = self._gradient_of(bound, number, negated, converted)
         launch, step = self._enlist(bound, grad, converted)
-        launch.rows.append(launch.row(number, step, bound.dtype))
+        shape = self.groups.hypers.shape_of(bound.whole_shape)
+        launch.rows.append(launch.row(number, step, bound.dtype, shape))
         self.store.finish(started)
         launch.encode_enlisted()
         return converted
@@ -494,7 +500,7 @@ class StepRunner:
         rows = [hypers.row(launch.kernel.hypers, groups[row[0]], *row) for row in launch.table]
         integers = [
             launch.integers(step, int(groups[group].get("seed", 0)))
-            for group, step, _ in launch.table
+            for group, step, *_ in launch.table
         ]
         return rows, integers
 
@@ -524,7 +530,7 @@ class StepRunner:
         """Stores the number of steps, if the host counts them."""
         if not launch.spec.step or self.groups.is_capturable:
             return
-        steps = [step for _, step, _ in launch.table]
+        steps = [step for _, step, *_ in launch.table]
         if self._replay is not None:
             self._replay.store(number, steps)
             return

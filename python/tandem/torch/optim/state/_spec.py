@@ -65,7 +65,8 @@ class StateSpec(ParamPlanes):
         """Returns the number of bytes per parameter for weight, gradient and states, from their
         storages, without the gradient if it is released."""
         return sum(plane.bytes_per_element for plane in self.kernel.planes
-                   if plane.persistent or not (releases and plane.kind is RoleKind.GRAD))
+                   if not plane.is_exchanged
+                   and (plane.persistent or not (releases and plane.kind is RoleKind.GRAD)))
 
     def is_weight(self, name: str) -> bool:
         """Returns whether a plane belongs to the weight."""

@@ -11,7 +11,7 @@ import torch
 from tandem._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules
-from tandem._param_planes import has_rows, sums_over_model
+from tandem._param_planes import has_rows, is_of_matrices, sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING, is_placeholder
 from tandem.torch.optim.state._spec import StateSpec
@@ -65,12 +65,12 @@ class StateSpecs:
             self._check_vectors(self.vectors.kernel)
 
     def _check_vectors(self, kernel: Kernel) -> None:
-        if not has_rows(self.main.kernel):
+        if not is_of_matrices(self.main.kernel):
             raise ValueError(
                 f"{self.main.kernel.name!r} takes parameters of all shapes, and not only "
                 f"matrices; leave vectors={kernel.name!r} out"
             )
-        if has_rows(kernel):
+        if is_of_matrices(kernel):
             raise ValueError(
                 f"{kernel.name!r} updates matrices; pass vectors= a graph that does not"
             )
@@ -132,10 +132,10 @@ class StateSpecs:
     def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
         """Returns the key of the spec for a parameter of a param group, or None if there is
         none."""
-        is_matrix, executor = has_rows(self.main.kernel), _executor.executor_of(param)
-        is_vector = is_matrix and param.dim() < 2
-        if executor is None or is_matrix and (
-                param.dim() > 2 or (is_vector and self.vectors is None)):
+        is_matrix, executor = is_of_matrices(self.main.kernel), _executor.executor_of(param)
+        is_vector = is_matrix and (param.dim() < 2 or group.get("use_muon") is False)
+        is_folded = has_rows(self.main.kernel) and not is_vector and param.dim() > 2
+        if executor is None or is_folded or (is_vector and self.vectors is None):
             return None
         strategy = group.get("strategy", self.strategy)
         is_wide = param.dtype not in self[Key(strategy)].dtypes
