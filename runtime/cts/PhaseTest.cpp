@@ -80,7 +80,7 @@ namespace {
 /// The steps between the phases of a launch that a host has computed.
 struct HostSteps {
   std::vector<uint32_t> called;
-  /// What the host does in a step; its result is that of the callback.
+  /// The work of a step; its result is that of the callback.
   std::function<int()> work = [] { return 0; };
 
   static int call(void *host, uint32_t external, void *) {
@@ -273,7 +273,7 @@ TEST(PhasesError, ExternalSteps) {
       "ascending phase, before the last one");
 }
 
-/// What a step leaves may replace what was sent to it, in the same memory.
+/// The results of a step may replace its operands, in the same memory.
 TEST(PhasesError, ReceivedPlanesReplaceSentOnes) {
   tdm_kernel_desc desc = externalDesc();
   tdm_plane_desc planes[] = {desc.planes[0], desc.planes[0]};

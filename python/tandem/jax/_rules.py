@@ -141,7 +141,13 @@ class Rules:
 
     def _compile(self, strategy: Companion, is_vector: bool) -> Kernel:
         graph = self._graphs[is_vector]
-        return compiled(graph, strategy.name, self._path, rules=strategy.rules, **self._options)
+        kernel = compiled(graph, strategy.name, self._path, rules=strategy.rules, **self._options)
+        if kernel.externals:
+            raise ValueError(
+                f"{kernel.name} has the external step {kernel.externals[0]!r}, which the host computes "
+                "between two launches, and tandem.jax has no functions of the host; run it with "
+                "tandem.torch, or as a tandem.Plan with set_external")
+        return kernel
 
     def kernels(self, strategy: str) -> list[Kernel]:
         """Returns the kernels of a strategy itself: for all parameters or for matrices, and for

@@ -1,4 +1,4 @@
-"""What ranks exchange during a step, and which of them computes what."""
+"""The exchange between ranks during a step, and the partition of its work."""
 
 from __future__ import annotations
 

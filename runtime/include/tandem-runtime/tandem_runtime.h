@@ -67,8 +67,7 @@ typedef enum tdm_status {
   /// A package cannot be read: the file is damaged, has another version or is
   /// not a package at all.
   TDM_INVALID_PACKAGE = 8,
-  /// The host's callback that exchanges values between ranks, or one that
-  /// computes an external step, failed.
+  /// A callback of the host, for ranks or external steps, failed.
   TDM_EXCHANGE_ERROR = 9
 } tdm_status;
 
@@ -324,8 +323,7 @@ typedef struct tdm_plane_desc {
   /// moment of the gradients, stored as #tandem.float<bf16>"; empty if the
   /// graph has none.
   const char *doc;
-  /// The name of the external step that takes or leaves the plane; empty for
-  /// other kinds than TDM_ROLE_SENT and TDM_ROLE_RECEIVED.
+  /// The external step of a TDM_ROLE_SENT or TDM_ROLE_RECEIVED plane, or empty.
   const char *external;
 } tdm_plane_desc;
 
@@ -450,8 +448,7 @@ typedef struct tdm_reduction_desc {
 typedef struct tdm_external_desc {
   /// The name that messages use, such as "orthogonalize".
   const char *name;
-  /// The phase after which the host computes it: the index of an entry in
-  /// \c reduction_entries.
+  /// The index in \c reduction_entries of the phase that it follows.
   uint32_t phase;
 } tdm_external_desc;
 
@@ -538,8 +535,7 @@ typedef struct tdm_kernel_desc {
   /// For hosts: nonzero if the graph itself does not use rows and columns;
   /// those of a matrix then affect only scales.
   uint32_t flat_graph;
-  /// The steps that the host computes, by ascending phase. They read the planes
-  /// of kind TDM_ROLE_SENT and write those of kind TDM_ROLE_RECEIVED.
+  /// The steps that the host computes, by ascending phase.
   uint32_t num_externals;
   const tdm_external_desc *externals;
 } tdm_kernel_desc;
@@ -702,22 +698,19 @@ typedef int (*tdm_exchange_fn)(void *host, int64_t group, uint32_t *words,
 TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
                                          tdm_exchange_fn exchange, void *host);
 
-/// Computes the external step that tdm_kernel_desc lists at index \p external:
-/// reads what the kernel has sent for all tensors of the plan, and writes what
-/// it receives. Returns 0 on success and another number on failure. \p host is
-/// the pointer that the caller registered. On a GPU the work is to be enqueued
-/// on \p stream, a CUstream, which a launch may be capturing; on a CPU \p
-/// stream is NULL, and the work is to be done on return.
+/// Computes external step \p external of the kernel for all tensors of the
+/// plan, and returns 0, or another number on failure. \p host is the pointer
+/// that the caller registered. On a GPU the work is to be enqueued on \p
+/// stream, a CUstream that may be capturing; on a CPU it is to be done on
+/// return.
 typedef int (*tdm_external_fn)(void *host, uint32_t external, void *stream);
 
-/// Sets the function that computes the external steps of \p plan's kernel. A
-/// step may leave its results in the arrays of its operands: a plane of kind
-/// TDM_ROLE_RECEIVED may be that of a plane of kind TDM_ROLE_SENT of the same
-/// tensor and type.
-/// Launches call it on their thread, between two phases, once for each step and
-/// all tensors. If it fails, so does the launch, with TDM_EXCHANGE_ERROR, and
-/// the arrays that later phases would have written keep their values. If it is
-/// NULL, the initial value, a kernel with external steps cannot be launched.
+/// Sets the function that computes the external steps of \p plan's kernel. It
+/// is called on the thread of a launch, between two phases. If it fails, so
+/// does the launch, with TDM_EXCHANGE_ERROR, and no state changes. If it is
+/// NULL, the initial value, a kernel with external steps cannot be launched. A
+/// TDM_ROLE_RECEIVED plane may be the array of a TDM_ROLE_SENT plane of the
+/// same tensor and type.
 TDM_API tdm_status tdm_plan_set_external(tdm_plan *plan,
                                          tdm_external_fn external, void *host);
 

@@ -1,11 +1,11 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{unknown role 'weight'; expected param, grad, state, input, output, saved, restored, hyper, step or seed}}
+// expected-error @+1 {{unknown role 'weight'; expected param, grad, state, input, output, saved, restored, sent, received, hyper, step or seed}}
 func.func private @role_kind(tensor<?xf32> {tandem.role = #tandem.role<weight "w">})
 
 // -----
 
-// expected-error @+1 {{unknown role field 'moment = third'; expected moment = none|first|second|average, domain = any|nonneg|unit|epsilon, per = element|row|column, consumer = nonlinear|linear|opaque, flow = activation|gradient or default = <number>}}
+// expected-error @+1 {{unknown role field 'moment = third'; expected moment = none|first|second|average, domain = any|nonneg|unit|epsilon, per = element|row|column, consumer = nonlinear|linear|opaque, flow = activation|gradient, external = "<name>", format = <type> or default = <number>}}
 func.func private @role_moment(tensor<?xf32> {tandem.role = #tandem.role<state "m", moment = third>})
 
 // -----

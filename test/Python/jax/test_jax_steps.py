@@ -284,6 +284,12 @@ def test_transformations_are_refused():
         jax.jit(jax.jacfwd(rated))(1e-3)
 
 
+def test_steps_of_the_host_are_refused():
+    with pytest.raises(ValueError, match="muon has the external step 'orthogonalize', which the "
+                                         "host computes .* tandem.jax has no functions"):
+        tandem.jax.Optimizer("muon", strategy="fp32")
+
+
 def test_other_platforms_are_refused_by_name():
     optimizer, params, state = make()
     traced = jax.jit(optimizer.step).trace(gradients(params, 0), state, params)

@@ -224,8 +224,8 @@ class PhasePlan {
 public:
   explicit PhasePlan(KernelOp kernel) {
     findExternals(kernel);
-    // What a step sends is known after the operations that it depends on, some
-    // of which may follow in the body those that read what it receives.
+    // Operations that a step's operands depend on may follow in the body those
+    // that read its results.
     Phase last;
     for (size_t i = 0; i <= externals.size() && !isSettled; ++i)
       last.depth = findDepths(kernel);
@@ -339,7 +339,7 @@ private:
 
   llvm::DenseMap<Operation *, unsigned> depths;
   SmallVector<Phase> reductions, phases;
-  /// How many phases come before the one that writes what a step sends.
+  /// The number of phases before the one that writes a step's operands.
   llvm::MapVector<StringAttr, unsigned> externals;
   bool isSettled = false, isComplete = true;
 };

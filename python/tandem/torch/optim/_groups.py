@@ -197,6 +197,12 @@ class ParamGroups:
     def spec_for(self, param: torch.Tensor, label: object, group: Mapping) -> StateSpec:
         """Returns the spec for a parameter of a param group, or raises the reason why there is
         none."""
+        if group.get("use_muon") and param.dim() < 2:
+            raise ValueError(
+                f"{label} has the shape {tuple(param.shape)}, and its param group use_muon=True, but "
+                "only matrices can be orthogonalized: give it to a group with use_muon=False, or, "
+                "if a framework has flattened it (FSDP1, DeepSpeed's ZeRO), shard the model with "
+                "fully_shard")
         spec = self.specs.of(param, group)
         if spec is None:
             raise self.specs.refusal(param, label, group["strategy"])

@@ -9,10 +9,11 @@ import torch
 
 from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim._library import _given, _Library
+from tandem.torch.optim._wrappers import is_flattened
 from tandem.torch.optim._newton_schulz import check_coefficients, newton_schulz
 from tandem.torch.optim.advice import _roles
 
-#: How the learning rate depends on the shape of a matrix, by the names of torch.optim.Muon.
+#: The factors of the learning rate by the shape of a matrix, under the names of torch.optim.Muon.
 _ADJUSTMENTS: dict[str, Callable[[int, int], float]] = {
     "original": lambda rows, columns: math.sqrt(max(1, rows / columns)),
     "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
@@ -80,11 +81,13 @@ class _MuonHypers(Hypers):
 
 
 def _check_shape(shape: tuple[int, ...], group: Mapping, index: int) -> None:
-    """Refuses a parameter of a group that is no matrix, or not the ones that the group says."""
-    if len(shape) < 2 or not math.prod(shape):
+    """Refuses a parameter that is not a matrix, or not the matrices that its group says."""
+    if not math.prod(shape):
         raise ValueError(
             f"param group {index} has use_muon=True and a parameter of the shape {shape}, which "
             "cannot be orthogonalized; give it to a group with use_muon=False")
+    if len(shape) < 2:
+        return  # refused by its name
     if len(shape) == 3 and group["stacked"] is None:
         raise ValueError(
             f"param group {index} has a parameter of the shape {shape}: give stacked=True to the "
@@ -122,7 +125,7 @@ class Muon(_Library):
         adjust_lr_fn: the factor of the learning rate of a matrix: "original", the root of
             max(1, rows / columns), or "match_rms_adamw", 0.2 times the root of the larger, with
             which ``lr`` and ``weight_decay`` of AdamW suit matrices.
-        adamw_lr: the learning rate of parameters that are no matrices; None for ``lr``, which
+        adamw_lr: the learning rate of parameters that are not matrices; None for ``lr``, which
             needs ``adjust_lr_fn="match_rms_adamw"``.
         betas: AdamW's.
         adamw_eps: AdamW's epsilon.
@@ -211,9 +214,13 @@ def _parts(group: dict, adamw: Mapping) -> list[dict]:
 
 
 def _is_matrix(member: object) -> bool:
-    """Returns whether a parameter, or a pair of a name and a parameter, is a matrix that is no
-    embedding and no head."""
+    """Returns whether a parameter, or a pair of a name and a parameter, is a matrix, but not an
+    embedding or a head."""
     name, param = member if isinstance(member, tuple) else (None, member)
+    if is_flattened(param):
+        raise ValueError(
+            f"{name or 'a parameter'} is sharded by FSDP1, which flattens matrices, so that they "
+            "cannot be orthogonalized; shard the model with fully_shard (FSDP2)")
     if param.dim() < 2:
         return False
     return _roles.role_of_name(name) not in _roles.ROWS_OF_TOKENS

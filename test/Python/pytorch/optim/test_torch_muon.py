@@ -106,7 +106,7 @@ def iterated(x):
     return y.T if x.size(0) > x.size(1) else y
 
 
-#: How far weights may end from float64's, relative to the distance that they have moved. Weights
+#: Bounds of the distance of weights from float64's, relative to how far they have moved. Weights
 #: in bf16 to nearest lose half of it.
 BOUNDS = {"bf16": 0.7, "fp32-optim": 0.7, "bf16-stochastic": 0.16, "bf16-kahan": 0.02,
           "coded-ratio4": 0.3, "dither-ratio4": 0.3, "residual-ratio4": 0.3, "fp32": 0.005}
@@ -326,7 +326,8 @@ def test_a_step_of_ones_own():
 
 
 @pytest.mark.parametrize("shapes,options,message", (
-    ([(8,)], {}, r"use_muon=True and a parameter of the shape \(8,\), which cannot be orthogonalized"),
+    ([(8,)], {}, r"parameter 0 has the shape \(8,\), and its param group use_muon=True, but only"),
+    ([(8, 0)], {}, r"a parameter of the shape \(8, 0\), which cannot be orthogonalized"),
     ([(4, 8, 8)], {}, r"shape \(4, 8, 8\): give stacked=True to the group if it is a stack"),
     ([(8, 8)], {"split": 3}, "split says into how many equal parts its 8 rows are divided"),
     ([(8, 8)], {"split": (4, 5)}, r"split=\(4, 5\) and a parameter of the shape \(8, 8\)"),

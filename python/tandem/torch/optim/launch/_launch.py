@@ -21,8 +21,8 @@ from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
 
 
-#: What the scalars of a step depend on: the index of a param group, the number of the step, the
-#: type of the weight, and its shape or None.
+#: The key of a row of scalars: the index of a param group, the number of the step, the type of the
+#: weight, and its shape, or None if scalars do not depend on it.
 Row = tuple[int, int, torch.dtype, tuple[int, ...] | None]
 
 
