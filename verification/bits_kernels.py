@@ -94,11 +94,29 @@ def begin(kernel, shape: tuple[int, int], seed: int) -> dict:
     return planes_for(kernel, shape, {"PARAM": "ordinary"}, seed)
 
 
+def reverse(kernel: tandem.Kernel, arrays: dict) -> dict:
+    """Returns functions for a kernel's external steps, which reverse what is sent and flip its
+    sign."""
+    planes = {kind: [p for p in kernel.planes if p.kind.name == kind] for kind in ("SENT", "RECEIVED")}
+
+    def compute(stream: int) -> None:
+        for sent, received in zip(planes["SENT"], planes["RECEIVED"]):
+            bits = arrays[sent.name]
+            sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
+            arrays[received.name][...] = (bits.reshape(-1)[::-1] ^ sign).reshape(bits.shape)
+
+    return dict.fromkeys(kernel.externals, compute)
+
+
 def train(kernel: tandem.Kernel, shapes, steps=STEPS, **options) -> str:
     """Hashes all planes after each step, for tensors of some shapes."""
     digest = Digest()
     for shape in shapes:
         arrays = begin(kernel, shape, 1)
+        if kernel.externals and type(kernel) is not tandem.Kernel:
+            raise Unavailable("external steps are not emulated")
+        if kernel.externals:
+            options |= {"external": reverse(kernel, arrays)}
         for step, kind in enumerate(steps, 1):
             renew_gradients(kernel, arrays, shape, kind, 1 + step)
             flags = kernel(arrays, **{"threads": 1} | options, **scalars(kernel, step))
