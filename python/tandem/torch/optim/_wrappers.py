@@ -173,20 +173,19 @@ def refuse_part(kernel: Kernel, accumulation: str | None) -> None:
         ValueError: the kernel sums over all parameters, or gradients of several passes add up in
             a storage of their own.
     """
-    if not has_ranks() or not _is_created_by_zero():
-        return
-    if sums_over_model(kernel):
+    if has_ranks() and sums_over_model(kernel) and _is_created_by_zero():
         raise ValueError(
             f"{kernel.name} sums over all parameters, and ZeroRedundancyOptimizer gives "
             "each rank some of them; leave max_norm out, and clip with "
             "torch.nn.utils.clip_grad_norm_ before the step"
         )
-    if accumulation is not None:
-        raise ValueError(
-            "each rank adds up gradients of all parameters, and ZeroRedundancyOptimizer gives it "
-            f"an optimizer for some of them; leave grad_accumulation={accumulation!r} out, or "
-            "shard the model with fully_shard"
-        )
+    if accumulation is None or not has_ranks() or not _is_created_by_zero():
+        return
+    raise ValueError(
+        "each rank adds up gradients of all parameters, and ZeroRedundancyOptimizer gives it "
+        f"an optimizer for some of them; leave grad_accumulation={accumulation!r} out, or "
+        "shard the model with fully_shard"
+    )
 
 
 def _is_created_by_zero() -> bool:
