@@ -20,7 +20,9 @@ from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
 
 #: Options of a param group that select the kernel for its parameters and its inputs.
-OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize", "use_muon")
+OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize")
+#: These, and the option of groups that have one, which selects the graph for their parameters.
+SELECTING = (*OPTIONS, "use_muon")
 
 
 def check_options(group: Mapping, index: int) -> None:
@@ -258,9 +260,9 @@ class ParamGroups:
         self._noted = {id(group): (group, self._options(group)) for group in self.list}
 
     def _options(self, group: Mapping) -> tuple:
-        """Returns a group's current values of OPTIONS, and of options that the graph does not
+        """Returns a group's current values of SELECTING, and of options that the graph does not
         have, which may be set at any time."""
-        return tuple(map(group.get, (*OPTIONS, *self.hypers.flags)))
+        return tuple(map(group.get, (*SELECTING, *self.hypers.flags)))
 
     def has_changed(self, param: torch.Tensor | None = None) -> bool:
         """Returns whether the options of groups, or only those of a parameter's group, differ
@@ -287,7 +289,7 @@ class ParamGroups:
                 continue
             check(index)
             if before is not None:
-                self._check_kept(index, dict(zip(OPTIONS, before[1])), has_planes)
+                self._check_kept(index, dict(zip(SELECTING, before[1])), has_planes)
             self.note(group)
 
     def _check_kept(self, index: int, before: Mapping,
@@ -298,7 +300,7 @@ class ParamGroups:
                                           is not self.specs.of(param, group))
                    for param in group["params"]):
             return
-        option = next(name for name in OPTIONS if before[name] != group.get(name))
+        option = next(name for name in SELECTING if before[name] != group.get(name))
         given = ("strategies) with a strategy for each group" if option == "strategy" else
                  f"{group['strategy']!r}, {option}={group[option] or 0})")
         raise ValueError(

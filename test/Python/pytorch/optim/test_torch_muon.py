@@ -79,7 +79,15 @@ def test_loads_states_of_torch():
     for mine, param in zip(ours, theirs):
         assert torch.equal(optimizer.state[mine]["momentum_buffer"],
                            reference.state[param]["momentum_buffer"])
-    assert optimizer.param_groups[0]["ns_steps"] == 5
+    group = optimizer.param_groups[0]
+    assert (group["ns_steps"], group["adjust_lr_fn"], group["use_muon"]) == (5, "original", True)
+    with torch.no_grad():
+        for mine, param in zip(ours, theirs):
+            mine.copy_(param)
+    give_gradients(ours, 1, [theirs])
+    optimizer.step()
+    reference.step()
+    torch.testing.assert_close(ours, theirs, rtol=2.0**-22, atol=2.0**-24)
 
 
 def exact(params, gradients, lr, momentum=0.95):

@@ -26,13 +26,14 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "sgd": (),
     "sgd_momentum": ("momentum_buffer",),
     "sgd_nesterov": ("momentum_buffer",),
+    "muon": ("momentum_buffer",),
     "rmsprop": ("square_avg",),
     "adagrad": ("sum",),
     "adafactor": ("row_var", "col_var"),
     "adafactor_vector": ("variance",),
 }
 #: Graphs whose updates do not depend on the step.
-_UNCOUNTED = ("lion", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
+_UNCOUNTED = ("lion", "muon", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
 #: The graphs that bitsandbytes has, for those that keep the same states.
 _BASES = {"adamw_clip": "adamw", "adamw_eps_inside_root": "adamw",
           "sgd_nesterov": "sgd_momentum"}
