@@ -108,9 +108,9 @@ def bytes_of(strategy: str) -> float:
     return make(param, strategy, 0.95).bytes_per_parameter
 
 
-def errors(steps: int, seeds: int) -> dict:
+def errors(strategies: list[str], steps: int, seeds: int) -> dict:
     found = {}
-    for strategy in [*tandem.strategies(), PEER]:
+    for strategy in strategies:
         found[strategy] = {
             "bytes": bytes_of(strategy),
             "errors": [statistics.geometric_mean(
@@ -227,15 +227,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help="of the training")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--strategies", nargs="+", default=[*TRAINED, PEER])
+    parser.add_argument("--quick", action="store_true", help="few steps of these strategies")
     parser.add_argument("--page", action="store_true", help="only write the page's tables")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     if not options.page:
         torch.set_num_threads(1)
         warnings.simplefilter("ignore")
+        few = (options.strategies, 3, 1)
+        every = ([*tandem.strategies(), PEER], ERROR_STEPS, ERROR_SEEDS)
         save("muon", {
             "steps": options.steps, "rate": RATE, "others": OTHERS, "torch": torch.__version__,
-            "errors": errors(ERROR_STEPS, ERROR_SEEDS),
+            "errors": errors(*(few if options.quick else every)),
             "losses": {strategy: [train(strategy, seed, options.steps)
                                   for seed in range(options.seeds)]
                        for strategy in options.strategies}},

@@ -28,7 +28,6 @@ RESULTS = ROOT / "benchmarks/results"
 sys.path.append(str(QUALITY))
 
 import averages  # noqa: E402
-import muon  # noqa: E402
 import exact_expansion  # noqa: E402
 import gradient_sum  # noqa: E402
 import moments  # noqa: E402
@@ -534,25 +533,3 @@ def test_a_short_training_has_averages(tmp_path):
     (losses,) = json.loads((tmp_path / "averages.json").read_text())["losses"]["dither-mulaw"]
     assert set(losses) == {"weights", "AveragedModel", "ema_decay"}
     assert len(set(losses.values())) == 3
-
-
-#===------------------------------------------------------------------------===#
-# Muon
-#===------------------------------------------------------------------------===#
-
-
-def test_tables_of_muon():
-    """Weights of 24 bits and momentum of 8 follow; those of bf16 to nearest do not."""
-    found = json.loads((muon.RESULTS / "muon.json").read_text())
-    assert muon.render(found) == muon.PAGE.read_text(), "run benchmarks/quality/muon.py --page"
-    errors = {name: max(of["errors"]) for name, of in found["errors"].items()}
-    assert max(errors["flash-f16"], errors["residual-mulaw"], errors["dither-softsign-root"]) < 0.05
-    assert errors[muon.PEER] > 5 * errors["dither-mulaw"]
-
-
-def test_a_short_training_with_muon(tmp_path, monkeypatch):
-    for name, value in (("ERROR_STEPS", 3), ("ERROR_SEEDS", 1)):
-        monkeypatch.setattr(muon, name, value)
-    assert muon.error("fp32", 0.95, 0, 3) < 0.02
-    losses = {strategy: muon.train(strategy, 0, 12) for strategy in ("dither-mulaw", muon.PEER)}
-    assert len(set(losses.values())) == 2

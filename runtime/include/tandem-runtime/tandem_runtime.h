@@ -705,12 +705,11 @@ TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
 /// return.
 typedef int (*tdm_external_fn)(void *host, uint32_t external, void *stream);
 
-/// Sets the function that computes the external steps of \p plan's kernel. It
-/// is called on the thread of a launch, between two phases. If it fails, so
-/// does the launch, with TDM_EXCHANGE_ERROR, and no state changes. If it is
-/// NULL, the initial value, a kernel with external steps cannot be launched. A
-/// TDM_ROLE_RECEIVED plane may be the array of a TDM_ROLE_SENT plane of the
-/// same tensor and type.
+/// Sets the function that computes the external steps of \p plan's kernel. It is
+/// called on the thread of a launch, between two phases. If it fails, so does
+/// the launch, with TDM_EXCHANGE_ERROR, and no state changes. If it is NULL, as
+/// initially, a kernel with external steps cannot be launched. A received plane
+/// may be the array of a sent plane of the same tensor and type.
 TDM_API tdm_status tdm_plan_set_external(tdm_plan *plan,
                                          tdm_external_fn external, void *host);
 
