@@ -9,7 +9,7 @@ import torch
 
 from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim._library import _given, _Library
-from tandem.torch.optim._wrappers import is_flattened
+from tandem.torch.optim._wrappers import is_flattened, refuse_division
 from tandem.torch.optim._newton_schulz import check_coefficients, newton_schulz
 from tandem.torch.optim.advice import _roles
 from tandem.torch.optim.state._identity import KEY, identified
@@ -210,7 +210,9 @@ def _divided(params: Iterable, adamw: Mapping) -> list[dict]:
     groups = [dict(group) if isinstance(group, Mapping) else None for group in given]
     if None in groups:
         groups = [{"params": given}]
-    return [part for group in groups for part in _parts(group, adamw)]
+    divided = [part for group in groups for part in _parts(group, adamw)]
+    refuse_division(len(groups), len(divided))
+    return divided
 
 
 def _parts(group: dict, adamw: Mapping) -> list[dict]:

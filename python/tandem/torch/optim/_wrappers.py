@@ -188,6 +188,20 @@ def refuse_part(kernel: Kernel, accumulation: str | None) -> None:
     )
 
 
+def refuse_division(before: int, after: int) -> None:
+    """Refuses to divide param groups in an optimizer that a ZeroRedundancyOptimizer creates, which
+    has as many groups of its own.
+
+    Raises:
+        ValueError: the number of groups changes.
+    """
+    if before != after and has_ranks() and _is_created_by_zero():
+        raise ValueError(
+            "ZeroRedundancyOptimizer keeps the param groups that it was given, and Muon divides "
+            "them into matrices and other parameters; give it groups with use_muon=True and "
+            "use_muon=False, the latter with lr=")
+
+
 def _is_created_by_zero() -> bool:
     """Returns whether a ZeroRedundancyOptimizer is on the call stack. It leaves no other trace
     on the optimizer that it creates."""

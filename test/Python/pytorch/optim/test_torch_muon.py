@@ -358,6 +358,28 @@ def test_adamw_needs_a_rate():
             adjust_lr_fn="match_rms_adamw")
 
 
+def test_zero_keeps_groups(tmp_path):
+    """ZeroRedundancyOptimizer takes groups that are divided already."""
+    zero = pytest.importorskip("torch.distributed.optim").ZeroRedundancyOptimizer
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0,
+                                         world_size=1)
+    try:
+        model, options = Model(), {"lr": 0.02, "strategy": "flash-f16"}
+        with pytest.raises(ValueError, match="keeps the param groups that it was given, .* give it "
+                                             "groups with use_muon=True and use_muon=False"):
+            zero(model.parameters(), tt.Muon, adamw_lr=1e-3, **options)
+        optimizer = zero([
+            {"params": [model.layer.weight], "use_muon": True},
+            {"params": [model.embed.weight, model.layer.bias, model.lm_head.weight],
+             "use_muon": False, "lr": 1e-3}], tt.Muon, **options)
+        give_gradients(list(model.parameters()), 0)
+        optimizer.step()
+        assert [group["lr"] for group in optimizer.optim.param_groups] == [0.02, 1e-3]
+        assert "momentum_buffer" in optimizer.optim.state[model.layer.weight]
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_functions_are_checked():
     params = parameters()
     with pytest.raises(ValueError, match="muon has the external step 'orthogonalize'"):
