@@ -68,6 +68,15 @@ def test_torch(options):
                 mine.copy_(param)
 
 
+def test_momentum_survives_without_nesterov():
+    """PyTorch 2.13 divides the momentum of bf16 parameters by its norm."""
+    (param,) = parameters(torch.bfloat16, shapes=((8, 16),))
+    optimizer = muon([param], "bf16-dither", lr=0.0, momentum=0.5, nesterov=False)
+    param.grad = torch.ones_like(param)
+    optimizer.step()
+    assert torch.equal(optimizer.state[param]["momentum_buffer"], 0.5 * torch.ones_like(param))
+
+
 @needs_muon
 def test_loads_states_of_torch():
     ours, theirs = parameters(), parameters()
