@@ -28,6 +28,7 @@ RESULTS = ROOT / "benchmarks/results"
 sys.path.append(str(QUALITY))
 
 import averages  # noqa: E402
+import muon  # noqa: E402
 import exact_expansion  # noqa: E402
 import gradient_sum  # noqa: E402
 import moments  # noqa: E402
@@ -533,3 +534,26 @@ def test_a_short_training_has_averages(tmp_path):
     (losses,) = json.loads((tmp_path / "averages.json").read_text())["losses"]["dither-mulaw"]
     assert set(losses) == {"weights", "AveragedModel", "ema_decay"}
     assert len(set(losses.values())) == 3
+
+
+#===------------------------------------------------------------------------===#
+# Muon
+#===------------------------------------------------------------------------===#
+
+
+def test_tables_of_muon():
+    """Weights of 24 bits and momentum of 8 follow; those of bf16 to nearest do not."""
+    found = json.loads((muon.RESULTS / "muon.json").read_text())
+    assert muon.render(found) == muon.PAGE.read_text(), "run benchmarks/quality/muon.py --page"
+    errors = {name: max(of["errors"]) for name, of in found["errors"].items()}
+    assert max(errors["flash-f16"], errors["residual-mulaw"], errors["dither-softsign-root"]) < 0.05
+    assert errors[muon.PEER] > 5 * errors["dither-mulaw"]
+
+
+def test_a_short_training_with_muon(tmp_path):
+    strategies = ("fp32", "dither-mulaw", muon.PEER)
+    subprocess.run([sys.executable, QUALITY / "muon.py", "--quick", "--steps", "12", "--seeds", "1",
+                    "--strategies", *strategies, "--results", tmp_path], check=True)
+    found = json.loads((tmp_path / "muon.json").read_text())
+    assert found["errors"]["fp32"]["errors"][0] < 0.02
+    assert len({losses[0] for losses in found["losses"].values()}) == 3
