@@ -112,7 +112,9 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
   const std::string message = "describes kernel 'count' by values that the "
                               "format does not know";
   using package::KernelT;
-  expectKernelRefused([](KernelT &k) { k.planes[0]->kind = 10; }, message);
+  expectKernelRefused(
+      [](KernelT &k) { k.planes[0]->kind = TDM_NUM_VALUES(TDM_ROLES); },
+      message);
   expectKernelRefused([](KernelT &k) { k.planes[0]->per = 4; }, message);
   expectKernelRefused([](KernelT &k) { k.integers[0]->kind = 255; }, message);
   expectKernelRefused([](KernelT &k) { k.phases[0]->per = 4; }, message);
