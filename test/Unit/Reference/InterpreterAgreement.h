@@ -31,6 +31,7 @@ protected:
     static const bool isRegistered = [] { return registerAllPasses(), true; }();
     (void)isRegistered;
     start.step = 3, start.seed = 0x123456789ABCDEF0, start.key = 9;
+    start.external = reverse;
   }
 
   /// Runs a graph under a strategy, and the kernel after each of `stages`, in
@@ -41,6 +42,7 @@ protected:
                        llvm::ArrayRef<const char *> stages, unsigned size) {
     std::string text = (graph + "\n" + strategy).str();
     OwningOpRef<ModuleOp> module = parse(text);
+    runPasses(*module, connection);
     auto function = first<func::FuncOp>(*module);
     auto op = first<StrategyOp>(*module);
     MachineState before = draw(function, op, size);
@@ -78,6 +80,23 @@ protected:
   bool isTame = false;
 
 private:
+  /// The passes before any other: arguments for external steps.
+  static inline const std::string connection =
+      "func.func(tandem-connect-externals)";
+
+  /// Computes the external step of the built-in graphs: reverses what is sent.
+  static llvm::Error reverse(llvm::StringRef, MachineState &state) {
+    const std::vector<uint64_t> &sent = state.planes["direction"].elements;
+    state.planes["orthogonal"].elements.assign(sent.rbegin(), sent.rend());
+    return llvm::Error::success();
+  }
+
+  void runPasses(ModuleOp module, const std::string &pipeline) {
+    PassManager manager(&context);
+    EXPECT_TRUE(succeeded(parsePassPipeline(pipeline, manager)));
+    EXPECT_TRUE(succeeded(manager.run(module)));
+  }
+
   MachineState draw(func::FuncOp graph, StrategyOp strategy, unsigned size) {
     MachineState state = start;
     for (BlockArgument argument : graph.getArguments()) {
@@ -130,9 +149,7 @@ private:
                         std::string stage, MachineState state) {
     OwningOpRef<ModuleOp> module = parse(text);
     stage.replace(stage.find('%'), 1, strategy.str());
-    PassManager manager(&context);
-    EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
-    EXPECT_TRUE(succeeded(manager.run(*module)));
+    runPasses(*module, connection + "," + stage);
     EXPECT_EQ(llvm::toString(runProgram(*module, state)), "");
     return state;
   }
