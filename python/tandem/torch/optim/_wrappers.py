@@ -195,11 +195,12 @@ def refuse_division(before: int, after: int) -> None:
     Raises:
         ValueError: the number of groups changes.
     """
-    if before != after and has_ranks() and _is_created_by_zero():
-        raise ValueError(
-            "ZeroRedundancyOptimizer keeps the param groups that it was given, and Muon divides "
-            "them into matrices and other parameters; give it groups with use_muon=True and "
-            "use_muon=False, the latter with lr=")
+    if before == after or not has_ranks() or not _is_created_by_zero():
+        return
+    raise ValueError(
+        "ZeroRedundancyOptimizer keeps the param groups that it was given, and Muon divides "
+        "them into matrices and other parameters; give it groups with use_muon=True and "
+        "use_muon=False, the latter with lr=")
 
 
 def _is_created_by_zero() -> bool:
