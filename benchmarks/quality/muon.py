@@ -54,7 +54,7 @@ def orthogonalized(x: torch.Tensor) -> torch.Tensor:
 
 
 def streams(seed: int, dtype: torch.dtype, steps: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Returns a weight, and gradients of which a third is the same in all steps."""
+    """Returns a weight, and gradients that share a part in all steps, 0.3 times their noise."""
     generator = torch.Generator().manual_seed(seed)
     weight = (0.05 * torch.randn(SHAPE, generator=generator)).to(dtype)
     signal = 0.3 * torch.randn(SHAPE, generator=generator)

@@ -50,6 +50,9 @@ class Kernel:
         self.integers: dict[str, RoleKind] = {
             integer["name"]: integer["kind"] for integer in native.integers
         }
+        #: The names of the steps that the host computes between two phases
+        #: (:meth:`Plan.set_external`), in their order.
+        self.externals: list[str] = [external["name"] for external in native.externals]
 
     @property
     def name(self) -> str:
@@ -118,12 +121,6 @@ class Kernel:
             (of["kind"].name.lower(), of["scope"].name.lower(), of["phase"])
             for of in self._native.reductions
         )
-
-    @property
-    def externals(self) -> list[str]:
-        """The names of the steps that the host computes between two phases
-        (:meth:`Plan.set_external`), in their order."""
-        return [of["name"] for of in self._native.externals]
 
     @property
     def signature(self) -> str:
@@ -239,7 +236,8 @@ class Kernel:
         hypers, integers = self.scalars(scalars)
         shape, addresses = self.addresses(arrays)
         plan = Plan(self, self._device_of(arrays))
-        plan.set_external(external or {})
+        if self.externals:
+            plan.set_external(external)
         if plan.device:
             plan.device.synchronize()
         plan.update([shape], [list(addresses.values())], keys=[to_integer("key", key)],

@@ -18,7 +18,6 @@ from support.kernels import (ISAS, SEED, STEP, assert_same, compiled, integers_o
 
 NAME, SENT, RECEIVED = "orthogonalize", "direction", "orthogonal"
 ALL = STRATEGIES | SCALED_STRATEGIES | TENSOR_STRATEGIES
-#: Strategies of matrices, whose kernels take rows and columns.
 SIZES = (1, 33, 300)
 
 #: A graph that computes two external steps, the second of which depends on the first one.
@@ -160,7 +159,7 @@ def test_two_steps():
 def test_results_may_replace_operands():
     """A step may leave its result in the array of its operand."""
     planes, hypers = example("dither-mulaw", 300)
-    kernel, want = compiled("muon", "dither-mulaw"), None
+    kernel = compiled("muon", "dither-mulaw")
     want = run(kernel, planes, hypers)
     arrays = {name: plane.copy() for name, plane in planes.items()}
     shared = np.zeros(300, np.uint16)

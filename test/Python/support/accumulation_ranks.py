@@ -10,6 +10,7 @@
 """Implements functions for `support.gloo.run_ranks`."""
 
 import contextlib
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -22,7 +23,7 @@ from support.gloo import error_text
 
 import tandem.torch as tt
 
-PASSES = 8
+PASSES = 32
 #: Optimizers by what their steps need of a sum: (strategy, options).
 FSDP2 = {
     "elements": ("dither-mulaw", {"min_8bit_size": 0}),
@@ -46,6 +47,17 @@ def _error(found, wanted):
     return float((found - wanted).norm() / wanted.norm())
 
 
+def _sums(model, step, dtype, gradient_of):
+    """Returns the sums over all passes of the gradients of a model's parameters, in a type."""
+    sums = [torch.zeros(p.shape, dtype=dtype) for p in model.parameters()]
+    for part in range(PASSES):
+        backward(model, step, part)
+        for sum, param in zip(sums, model.parameters()):
+            sum += gradient_of(param).to(dtype)
+            param.grad = None
+    return sums
+
+
 #===------------------------------------------------------------------------===#
 # FSDP2
 #===------------------------------------------------------------------------===#
@@ -53,15 +65,10 @@ def _error(found, wanted):
 
 def _reduced(model, step):
     """Returns the sums over all passes, in f64, of the gradients that fully_shard reduces."""
-    twin, sums = sharded(), [torch.zeros(p.shape, dtype=torch.float64) for p in model.parameters()]
+    twin = sharded()
     for own, param in zip(twin.parameters(), model.parameters()):
         own.to_local().data.copy_(param.to_local())
-    for part in range(PASSES):
-        backward(twin, step, part)
-        for sum, param in zip(sums, twin.parameters()):
-            sum += param.grad.full_tensor()
-            param.grad = None
-    return sums
+    return _sums(twin, step, torch.float64, lambda param: param.grad.full_tensor())
 
 
 def _train_sharded(strategy, accumulation, **options):
@@ -100,13 +107,7 @@ def _local_sums(model, step):
     """Returns the sums in f32 of the gradients of this rank's passes."""
     twin = Model()
     twin.load_state_dict(model.state_dict())
-    sums = [torch.zeros(p.shape) for p in twin.parameters()]
-    for part in range(PASSES):
-        backward(twin, step, part)
-        for sum, param in zip(sums, twin.parameters()):
-            sum += param.grad.float()
-            param.grad = None
-    return sums
+    return _sums(twin, step, torch.float32, lambda param: param.grad)
 
 
 def _averaged(tensor):
@@ -136,7 +137,8 @@ def _train_ddp(accumulation, when, **options):
     reference = optimizer_of(whole.parameters(), "flash-f16")
     for step in range(2):
         sums = _local_sums(model, step)
-        with wrapped.no_sync():
+        with warnings.catch_warnings(), wrapped.no_sync():
+            warnings.simplefilter("error")  # clip_grad_norm_ finds the sums after the last pass
             for part in range(PASSES - 1):
                 backward(wrapped, step, part)
                 assert all(param.grad is None for param in model.parameters())

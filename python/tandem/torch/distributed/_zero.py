@@ -11,8 +11,7 @@ import torch.distributed as dist
 from torch.distributed import optim as torch_optim
 
 from tandem._plane import RoleKind
-from tandem.torch._exchange import greedy_partition
-from tandem.torch._exchange import Exchange
+from tandem.torch._exchange import Exchange, greedy_partition
 from tandem.torch._layout import placeholder
 from tandem.torch.distributed._weight_codes import WeightCodes
 from tandem.torch.optim._optimizer import Optimizer

@@ -160,7 +160,7 @@ class Muon(_Library):
                          external={"orthogonalize": orthogonalize}, **hypers, **options)
 
     def _defaults(self) -> dict:
-        """Returns the defaults of a param group, of which the kernels know only some."""
+        """Returns the defaults of a param group. The kernels know only some of them."""
         defaults = super()._defaults()
         return {name: value for name, value in defaults.items()
                 if name not in ("scale", "eps")} | self._own

@@ -9,7 +9,7 @@ import torch
 #: The types that an iteration computes in, by name.
 _TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 #: The coefficients of Amsel et al. 2025 (The Polar Express, algorithm 1) for a least singular
-#: value of 1e-3, of which all steps but the last allow for errors of rounding by a factor of 1.01.
+#: value of 1e-3. All steps except the last allow for errors of rounding by a factor of 1.01.
 _POLAR_EXPRESS = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
     (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
@@ -27,7 +27,7 @@ def coefficients_of(given: object, steps: int) -> list[tuple[float, float, float
     """Returns the coefficients of each step of an iteration.
 
     Args:
-        given: three coefficients, a sequence of three for each step, of which the last ones are
+        given: three coefficients, a sequence of three for each step, whose last ones are
             repeated, or "polar_express".
         steps: the number of steps.
     """

@@ -387,6 +387,7 @@ class Optimizer(torch.optim.Optimizer):
             self._store.begin(self._gradients.has)
             self._gradients.keep()
             return loss
+        self._hooks.check_both()
         self._hooks.check_left_over()
         self._hooks.renew()
         self._update()

@@ -228,15 +228,13 @@ class Averagers:
     """
 
     def __init__(self):
-        self._known: dict[int, weakref.ref] = {}
+        #: The wrapper of each parameter by its identity; None if one rank has none.
+        self._known: dict[int, weakref.ref | None] = {}
 
-    def takes_sums(self, param: torch.Tensor, params: Iterable[torch.Tensor],
-                   accumulation: str) -> bool:
-        """Returns whether the backward pass in progress only adds up gradients, or ends with
-        gradients that are averaged already, so that a sum in a storage of its own may take them.
-
-        fully_shard calls hooks after the average; DistributedDataParallel averages ``p.grad``
-        after the hooks of passes outside of no_sync.
+    def of(self, param: torch.Tensor, params: Iterable[torch.Tensor],
+           accumulation: str) -> torch.nn.Module | None:
+        """Returns the wrapper that averages a parameter's gradient; None if there is one rank and
+        no wrapper.
 
         Args:
             param: the parameter whose hook runs.
@@ -244,27 +242,38 @@ class Averagers:
             accumulation: the optimizer's ``grad_accumulation``, for messages.
 
         Raises:
-            RuntimeError: there are several ranks, and neither of the two averages the gradient.
+            RuntimeError: there are several ranks, and neither fully_shard nor
+                DistributedDataParallel averages the gradient.
         """
-        averager = self._of(param, params)
-        if averager is None and torch.distributed.get_world_size() > 1:
+        if id(param) in self._known:
+            known = self._known[id(param)]
+            if known is None or known() is not None:
+                return known and known()
+        params = list(params)
+        self._known = dict.fromkeys(map(id, params))
+        self._known |= {key: weakref.ref(wrapper) for key, wrapper in _averagers(params)}
+        found, ranks = self._known.get(id(param)), torch.distributed.get_world_size()
+        if found is None and ranks > 1:
+            self._known = {}
             raise RuntimeError(
                 f"grad_accumulation={accumulation!r} takes p.grad after each backward pass, but "
-                "nothing that it knows averages gradients over the "
-                f"{torch.distributed.get_world_size()} ranks: wrap the model in fully_shard or "
-                "DistributedDataParallel, or leave grad_accumulation out and average p.grad")
-        return not isinstance(averager, DistributedDataParallel) or not _averages(averager)
+                f"nothing that it knows averages gradients over the {ranks} ranks: wrap the model "
+                "in fully_shard or DistributedDataParallel, or leave grad_accumulation out and "
+                "average p.grad")
+        return found and found()
 
-    def _of(self, param: torch.Tensor, params: Iterable[torch.Tensor]) -> torch.nn.Module | None:
-        """Returns the wrapper that averages a parameter's gradient."""
-        known = self._known.get(id(param))
-        if known is None or known() is None:
-            self._known = {key: weakref.ref(wrapper) for key, wrapper in _averagers(params)}
-            known = self._known.get(id(param))
-        return known and known()
+    def forget(self) -> None:
+        """Forgets all wrappers, so that those that have been created since are found."""
+        self._known = {}
 
 
-def _averages(model: DistributedDataParallel) -> bool:
+def is_ddp(averager: torch.nn.Module | None) -> bool:
+    """Returns whether a wrapper averages ``p.grad`` after the hooks of parameters, as
+    DistributedDataParallel does; fully_shard calls hooks after the average."""
+    return isinstance(averager, DistributedDataParallel)
+
+
+def averages(model: DistributedDataParallel) -> bool:
     """Returns whether the backward pass in progress averages gradients.
 
     The forward pass decides that. Where one without gradients has come in between, the state of

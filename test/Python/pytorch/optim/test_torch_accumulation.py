@@ -171,6 +171,29 @@ def test_errors():
         optimizer_of(parameter(), "f32", maximize=True)
 
 
+def test_a_wrapper_that_comes_later_is_refused(tmp_path):
+    """DistributedDataParallel finds no gradient where hooks that do not know of it take them."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0,
+                                         world_size=1)
+    try:
+        model = torch.nn.Linear(8, 8).bfloat16()
+        optimizer = tt.AdamW(model.parameters(), strategy="flash-f16", grad_accumulation="f32")
+        model(torch.ones(2, 8).bfloat16()).sum().backward()
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+        wrapped(torch.ones(2, 8).bfloat16()).sum().backward()
+        before = [param.detach().clone() for param in model.parameters()]
+        with pytest.raises(RuntimeError, match="was created after the first backward pass with "
+                                               "grad_accumulation and has averaged zeros"):
+            optimizer.step()
+        optimizer.zero_grad()
+        assert all(map(torch.equal, model.parameters(), before))
+        wrapped(torch.ones(2, 8).bfloat16()).sum().backward()
+        optimizer.step()
+        assert not any(map(torch.equal, model.parameters(), before))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_one_rank_needs_no_average(tmp_path):
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0,
                                          world_size=1)

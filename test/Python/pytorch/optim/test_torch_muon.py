@@ -170,6 +170,10 @@ def test_types_of_iterations():
     assert error(COEFFICIENTS, "bf16") > 0.1
     wide, half, narrow = (error("polar_express", type) for type in ("f32", "f16", "bf16"))
     assert wide < 1e-5 < half < 2e-3 < narrow < 2e-2
+    # The numbers of docs/Muon.md.
+    assert error(COEFFICIENTS, "bf16", 5) == pytest.approx(0.2, abs=0.02)
+    assert error("polar_express", "bf16", 5) == pytest.approx(0.09, abs=0.01)
+    assert narrow == pytest.approx(0.007, abs=0.002)
     # The norm of a gradient whose squares underflow in f16.
     tiny = newton_schulz(1e-6 * x, "polar_express", 8, 1e-12, "f16").double()
     assert (tiny - left @ right).norm() / (left @ right).norm() < 2e-3
@@ -335,6 +339,19 @@ def test_a_step_of_ones_own():
     optimizer.step()
     assert given == [(shape, 0.5) for shape in SHAPES]
     assert all((p - old).abs().max() > 0 for p, old in zip(params, before))
+
+
+def test_results_may_be_views_of_operands():
+    """A transpose of the operand, whose memory the result replaces, is read before."""
+    (param,) = parameters(shapes=((40, 40),))
+    before = param.detach().clone()
+    optimizer = tt.Optimizer(
+        [param], "muon", strategy="fp32", vectors="sgd", lr=1.0, weight_decay=0.0, momentum=0.0,
+        nesterov=0.0, external={"orthogonalize": lambda tensors, group: tensors[0].T})
+    give_gradients([param], 0)
+    gradient = param.grad.clone()
+    optimizer.step()
+    assert torch.equal(param, before - gradient.bfloat16().T.float())
 
 
 #===------------------------------------------------------------------------===#

@@ -157,8 +157,8 @@ def Tandem_ExternalOp : Tandem_Op<"external", []> {
   let description = [{
     The kernel ends a launch that writes the operands, the host computes the results from them, and
     later launches read the results. The host finds the operands under the names in `sends`, and
-    leaves the results under those in `receives`; both are in C order, and of the type `format`, to
-    which the operands are rounded, to nearest. A result has the shape of the graph's tensors. The
+    leaves the results under those in `receives`; both have the order of elements of the other tensors,
+    and the type `format`, to which the operands are rounded, to nearest. The
     host binds a function to the name of the step ([tdm_plan_set_external](../Embedding.md)); without
     one a launch is refused.
 

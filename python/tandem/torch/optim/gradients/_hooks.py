@@ -154,17 +154,21 @@ class GradientHooks:
             self._add(spec, param)
         elif (accumulation := self._groups.arguments["grad_accumulation"]) is None:
             self._gradients.leave(param)
-        elif self._averagers.takes_sums(param, self._groups.params, accumulation):
-            self._add(spec, param)
         else:
-            self._return_sum(spec, param)
+            averager = self._averagers.of(param, self._groups.params, accumulation)
+            is_ddp = _wrappers.is_ddp(averager)
+            if is_ddp and _wrappers.averages(averager):
+                self._return_sum(spec, param)
+            else:
+                self._add(spec, param, returns=is_ddp)
 
-    def _add(self, spec: StateSpec, param: torch.Tensor) -> None:
-        """Encodes ``p.grad``, adding it to the gradients of earlier backward passes."""
+    def _add(self, spec: StateSpec, param: torch.Tensor, returns: bool = False) -> None:
+        """Encodes ``p.grad``, adding it to the gradients of earlier backward passes. `returns` is
+        whether the last pass returns the sum to ``p.grad``, where clipping finds it."""
         state = self._store.get(param)
         like = empty_plane(spec.like(local_of(param), state), param.dtype, "meta")
         self._gradients.add(spec, param, like, state, lambda: self._groups.name(param))
-        if not _notices.has_warned("codes") and not sums_over_model(spec.kernel):
+        if not returns and not _notices.has_warned("codes") and not sums_over_model(spec.kernel):
             strategy = self._groups.group_of(param)["strategy"]
             _notices.warn_of_clipping(strategy, self._groups.releases,
                                       self._groups.arguments["grad_accumulation"])
@@ -173,7 +177,7 @@ class GradientHooks:
         """Adds the sum of earlier backward passes to ``p.grad``, which the ranks average next."""
         if self._gradients.get(param) is not None:
             grad = param.grad
-            self._add(spec, param)
+            self._add(spec, param, returns=True)
             grad.copy_(self._gradients.decoded(spec, param, grad.dtype))
             self._gradients.release([param])
             param.grad = grad
@@ -223,6 +227,24 @@ class GradientHooks:
                 "on its own; leave gradient_release out, or leave DistributedDataParallel "
                 "out and average each gradient in p.register_hook"
             )
+
+    def check_both(self) -> None:
+        """Refuses gradients that DistributedDataParallel has written after the hooks took those of
+        the same parameters, because the hooks did not know of it.
+
+        Raises:
+            RuntimeError: there are such gradients.
+        """
+        if self._groups.arguments["grad_accumulation"] is None:
+            return
+        both = [param for param in self._gradients.params if param.grad is not None]
+        if both and _wrappers.is_in_ddp(both):
+            self._averagers.forget()
+            self._gradients.release()
+            raise RuntimeError(
+                "DistributedDataParallel was created after the first backward pass with "
+                "grad_accumulation and has averaged zeros; call zero_grad(), and repeat the passes "
+                "of this step")
 
     def check_left_over(self) -> None:
         """Checks for gradients that were computed after the parameters' steps."""

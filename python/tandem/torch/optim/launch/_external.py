@@ -34,6 +34,11 @@ class Externals:
         check_external(kernel, functions)
         self._spec, self._functions = spec, functions
         self._at = [kernel.planes.index(plane) for plane in spec.exchanged]
+        #: The planes that are sent to each step and received from it, by its name.
+        self._steps = {name: tuple([plane for plane in spec.exchanged if plane.external == name
+                                    and plane.kind is kind]
+                                   for kind in (RoleKind.SENT, RoleKind.RECEIVED))
+                       for name in kernel.externals}
         self._params: list[tuple[BoundParam, Mapping]] = []
         #: The tensors of each parameter, by the name of their plane.
         self._tensors: list[dict[str, torch.Tensor]] = []
@@ -47,20 +52,14 @@ class Externals:
         """Allocates the tensors of one parameter. What is received overwrites what was sent to
         the same step, if the types are equal."""
         made: dict[str, torch.Tensor] = {}
-        for name in self._spec.kernel.externals:
-            free: list[torch.Tensor] = []
-            for plane in self._planes(name, RoleKind.SENT):
-                made[plane.name] = self._empty(plane, like)
-                free.append(made[plane.name])
-            for plane in self._planes(name, RoleKind.RECEIVED):
+        for sent, received in self._steps.values():
+            made |= {plane.name: self._empty(plane, like) for plane in sent}
+            free = [made[plane.name] for plane in sent]
+            for plane in received:
                 reused = next((t for t in free if t.dtype is DTYPES[plane.type]), None)
                 free = [tensor for tensor in free if tensor is not reused]
                 made[plane.name] = self._empty(plane, like) if reused is None else reused
         return made
-
-    def _planes(self, name: str, kind: RoleKind) -> list[Plane]:
-        return [plane for plane in self._spec.exchanged
-                if plane.external == name and plane.kind is kind]
 
     def _empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
         return empty_plane(like, DTYPES[plane.type], self._spec.device)
@@ -73,13 +72,12 @@ class Externals:
     def functions(self) -> dict[str, Callable[[int], None]]:
         """Returns the functions for :meth:`tandem.Plan.set_external`."""
         return {name: lambda stream, name=name: self._compute(name)
-                for name in self._spec.kernel.externals}
+                for name in self._steps}
 
     @torch.no_grad()
     def _compute(self, name: str) -> None:
         """Computes a step for all parameters, on the current stream."""
-        sent, received = (self._planes(name, kind) for kind in (RoleKind.SENT, RoleKind.RECEIVED))
-        owners = Owners()
+        (sent, received), owners = self._steps[name], Owners()
         for (bound, group), tensors in zip(self._params, self._tensors):
             owners.compute(
                 None if bound.gathers else bound.shard,
@@ -99,14 +97,11 @@ class Externals:
             raise ValueError(
                 f"the external step {name!r} returned tensors of the shapes {shapes} for "
                 f"{bound.label}; return {count} of the shape {tuple(given[0].shape)}")
-        return found
+        # Results are written where the operands are, of which they may be views.
+        taken = {tensor.untyped_storage().data_ptr() for tensor in given}
+        return [result.clone() if result.untyped_storage().data_ptr() in taken else result
+                for result in found]
 
     def end(self) -> None:
         """Releases the tensors of the step."""
         self._params, self._tensors = [], []
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes of the tensors of the step in progress."""
-        return sum(tensor.nbytes for tensors in self._tensors
-                   for tensor in {id(t): t for t in tensors.values()}.values())

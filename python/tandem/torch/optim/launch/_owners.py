@@ -15,7 +15,7 @@ Compute = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
 class Job(NamedTuple):
-    """Tensors of one parameter to compute from others, of which ranks have shards."""
+    """Tensors of one parameter to compute from others. Ranks have shards of both."""
 
     shard: Shard
     sent: list[torch.Tensor]
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
 
 class Owners:
-    """Computes with the whole tensors of parameters, of which ranks may have shards.
+    """Computes with the whole tensors of parameters that ranks may have shards of.
 
     If shards are rows, each parameter has an owner, to which the other ranks send their shards and
     from which they receive those of the results. FP8-LM's greedy partition balances the owners'
