@@ -312,6 +312,7 @@ def short(tmp_path, study, *arguments):
     return options(tmp_path, study, "--steps", "10", "--seeds", "1", *arguments)
 
 
+@pytest.mark.thinned(0, times=7)
 @pytest.mark.parametrize("study", STUDIES)
 def test_study(tmp_path, study):
     """Every variant of a study runs, and the page and its plot show them."""

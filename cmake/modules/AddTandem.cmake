@@ -1,12 +1,17 @@
-# Declares a Tandem library: compiled with the shared headers and the common
-# precompiled header, linked to the one libMLIR, and listed in TANDEM_LIBS,
-# which the tools and the C API library read.
+# Declares a Tandem library: compiled with the shared headers and a precompiled
+# header, linked to the one libMLIR, and listed in TANDEM_LIBS, which the tools and
+# the C API library read. The precompiled header of a library with NVVM also has
+# LLVM's dialects.
 function(add_tandem_library name)
-  cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "NVVM" "" "LINK_LIBS" ${ARGN})
   add_library(${name} OBJECT ${ARG_UNPARSED_ARGUMENTS})
   add_dependencies(${name} tandem-headers)
   llvm_update_compile_flags(${name})
-  target_precompile_headers(${name} REUSE_FROM TandemPCH)
+  set(header PCH)
+  if(ARG_NVVM)
+    set(header LLVMPCH)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM Tandem${header})
   set_property(GLOBAL APPEND PROPERTY TANDEM_LIBS ${name})
 endfunction()
 

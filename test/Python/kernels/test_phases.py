@@ -91,7 +91,7 @@ def interpreted(graph, strategy, planes, hypers, path, key=0):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.thinned(1, times=3)
+@pytest.mark.thinned(1)
 @reducing
 def test_sizes(graph, strategy, path):
     """Trees of every shape agree, on one thread and on two."""
@@ -142,7 +142,7 @@ NORMS = {
 }
 
 
-@pytest.mark.thinned(1, times=4)
+@pytest.mark.thinned(1, times=2)
 @pytest.mark.parametrize("norm", NORMS)
 @reducing
 def test_norms(graph, strategy, norm, path):
@@ -153,7 +153,7 @@ def test_norms(graph, strategy, norm, path):
     check(graph, strategy, tensors, path, context=f"{norm} and others")
 
 
-@pytest.mark.thinned(1, times=3)
+@pytest.mark.thinned(1)
 @reducing
 def test_interpreter(graph, strategy, path):
     """The interpreter of the source graph follows the model."""
@@ -234,7 +234,7 @@ VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
           "tensor-delayed", "tensor-delayed-codes")
 
 
-@pytest.mark.thinned(1, times=3)
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("strategy", VARIED)
 @pytest.mark.parametrize("options", [{"isa": isa} for isa in ISAS]
                          + [{"width": width} for width in (1, 8, 16, 64)], ids=str)
@@ -319,7 +319,7 @@ def test_metrics_under_given_scales(graph, group, tmp_path):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.thinned(1, times=4)
+@pytest.mark.thinned(1, times=2)
 @tensor_wide
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_tensor_wide(graph, strategy, path):
@@ -393,7 +393,7 @@ def check_swaps(storage, tmp_path):
         assert_same(got, planes | new, f"{storage}, interpreted")
 
 
-@pytest.mark.thinned(1, times=3)
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("scale, recipe", SCALES)
 @pytest.mark.parametrize("code", WITH_NAN)
 def test_codes(code, scale, recipe, tmp_path):

@@ -316,6 +316,7 @@ def gpu():
     return open_gpu()
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("graph, strategy", CASES)
 def test_on_a_gpu(graph, strategy, gpu):
     """The host exchanges reductions between the phases of a GPU launch."""

@@ -171,7 +171,7 @@ def converted(planes, source, target, path, **options):
                                         **options))
 
 
-@pytest.mark.thinned(1, times=3)
+@pytest.mark.thinned(1, times=2)
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_pairs(source, target, path):
     for kind in ("mixed", "zeros"):

@@ -59,7 +59,7 @@ def check_example(kernel, graph, strategy, kind, size):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.thinned(1, times=2)
+@pytest.mark.thinned(1)
 @pairs
 def test_kernels(graph, strategy, scaled_path):
     kernel = compiled(graph, strategy, path=(scaled_path,))
@@ -68,7 +68,7 @@ def test_kernels(graph, strategy, scaled_path):
             check_example(kernel, graph, strategy, kind, size)
 
 
-@pytest.mark.thinned(1, times=2)
+@pytest.mark.thinned(1)
 @pairs
 def test_interpreter(graph, strategy, scaled_path):
     """The interpreter of the source graph agrees with NumPy."""
@@ -125,6 +125,7 @@ def test_many_steps(strategy, scaled_path):
 #===----------------------------------------------------------------------===#
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("isa", ISAS)
 @strategies
 def test_instruction_sets(strategy, isa, scaled_path):
@@ -134,6 +135,7 @@ def test_instruction_sets(strategy, isa, scaled_path):
         check_example(kernel, "adamw", strategy, kind, 333)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("width", (1, 8, 16, 64))
 @strategies
 def test_widths(strategy, width, scaled_path):
@@ -261,6 +263,7 @@ def every_scale(storage):
     return np.concatenate([bits, edges, ordinary]).astype(dtype)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("code, scale, recipe", storages())
 def test_scaled_storage(code, scale, recipe, swap):
     name, storage = f"{code}-{scale}-{recipe}", Scaled(CODES[code], 16, scale, recipe)

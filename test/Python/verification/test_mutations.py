@@ -98,6 +98,7 @@ def copy_package(directory):
         (directory / "tandem" / native.name).symlink_to(native)
 
 
+@pytest.mark.thinned(0, times=9)
 @pytest.mark.parametrize("name", [m.name for m in MUTATIONS if not m.needs_build])
 def test_faults_in_python(name, tmp_path):
     pytest.importorskip("torch")

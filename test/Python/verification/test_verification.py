@@ -82,6 +82,7 @@ RUNS = {
 }
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("isa", plan.ISAS)
 @pytest.mark.parametrize("name", RUNS)
 def test_parts(name, isa):

@@ -1,0 +1,1 @@
+#include "tandem/Support/LLVMPCH.h"
