@@ -96,7 +96,9 @@ class Stored:
                  graph: str = "adamw"):
         self.strategy, self.graph, self.hypers = strategy, graph, hypers
         self.kernel = tandem.compile(graph, strategy, path=[PATH])
-        self.states = [role for role in self.kernel.storages if role not in ("param", "grad")]
+        exchanged = {p.role for p in self.kernel.planes if p.external}
+        self.states = [role for role in self.kernel.storages
+                       if role not in {"param", "grad"} | exchanged]
         self.planes = self._stored(("param", "grad", *self.states))
         self.seed, self.steps = seed, 0
         self.plan = self._plan()
@@ -109,7 +111,13 @@ class Stored:
 
     def _plan(self) -> tandem.Plan:
         plan = tandem.Plan(self.kernel)
-        plan.update([SIZE], [[self.planes[p.name].ctypes.data for p in self.kernel.planes]])
+        # An external step returns what it is sent, which are bf16 numbers.
+        exchanged = np.zeros(SIZE, np.uint16)
+        if self.kernel.externals:
+            plan.set_external({name: lambda stream: None for name in self.kernel.externals})
+        plan.update([SIZE], [[self.planes.get(p.name, exchanged).ctypes.data
+                              for p in self.kernel.planes]])
+        self.exchanged = exchanged
         return plan
 
     def copy(self) -> "Stored":

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file measures what happens to the states of Lion, SGD with momentum, RMSprop and Adagrad when
-# gradients stop or change.
+# This file measures what happens to the states of graphs other than AdamW's forms when gradients stop
+# or change.
 #
 #===----------------------------------------------------------------------===#
 """Measures whether the states of graphs other than AdamW follow.
@@ -36,18 +36,26 @@ import tandem  # noqa: E402
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph with one state, its hyperparameters, and the number of steps in which the state
-    forgets; Adagrad's grows and does not forget."""
+    """A graph, its hyperparameters, the number of steps in which a state forgets (Adagrad's grows
+    and does not forget), whether that is a momentum, and which state it is, if there are others,
+    which are AdamW's."""
 
     name: str
     hypers: dict[str, float]
     constant: int
     is_momentum: bool = False
+    state: str | None = None
 
 
 GRAPHS = (
     Graph("sgd_momentum", {"lr": LR, "momentum": 0.9, "weight_decay": 0.0}, 10, True),
     Graph("lion", {"lr": LR, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0}, 100, True),
+    Graph("muon", {"lr": LR, "momentum": 0.95, "weight_decay": 0.0, "nesterov": 0.05,
+                   "scale": 1.0}, 20, True),
+    Graph("ademamix", {"lr": LR, "beta1": 0.9, "beta2": 0.999, "beta3": 0.999, "alpha": 5.0,
+                       "eps": EPS, "weight_decay": 0.0}, 1000, True, "exp_avg_slow"),
+    Graph("adamw_schedule_free", {"lr": LR, "beta1": 0.9, "beta2": 0.999, "eps": EPS,
+                                  "weight_decay": 0.0, "mixing": 0.005}, 200, True, "offset"),
     Graph("rmsprop", {"lr": LR, "alpha": 0.99, "eps": EPS, "weight_decay": 0.0}, 100),
     Graph("adagrad", {"lr": LR, "eps": EPS, "lr_decay": 0.0,
                       "weight_decay": 0.0}, 100),
@@ -84,7 +92,7 @@ class Pair:
     def sizes(self, stored: Stored, join: Callable) -> list[float]:
         """Returns the magnitude of the state (of the root, for a second moment), joined over the
         elements of each size, for the levels that an 8-bit code has."""
-        (state,) = stored.values()
+        state = stored.values()[stored.states.index(self.graph.state) if self.graph.state else 0]
         size = np.abs(state) if self.graph.is_momentum else np.sqrt(state)
         elements = self.stream.elements
         return [float(join(size[~elements.is_neighbour & (elements.level == level)]))
@@ -131,12 +139,12 @@ def main() -> None:
     # Keep the figures of strategies that are not named.
     before = (load("following", options.folder) or {}).get("graphs", {})
     results: dict[str, dict] = dict(before) if options.strategies else {}
-    print(f"{'graph':14}{'strategy':24}{'x3':>8}{'x0.3':>8}{'left':>10}{'rest':>8}")
+    print(f"{'graph':20}{'strategy':24}{'x3':>8}{'x0.3':>8}{'left':>10}{'rest':>8}")
     for graph, strategy, figures in measure_all(GRAPHS,
                                                 options.strategies or tandem.strategies()):
         results.setdefault(graph.name, {})[strategy] = figures
         cells = "".join(f"{figures[key]:8.3f}" for key in ("x3", "x0.3"))
-        print(f"{graph.name:14}{strategy:24}{cells}{figures.get('left', 0):10.2g}"
+        print(f"{graph.name:20}{strategy:24}{cells}{figures.get('left', 0):10.2g}"
               f"{figures['rest']:8.3f}  {'follows' if figures['follows'] else 'does not'}",
               flush=True)
     update("following", {"graphs": results}, options.folder)

@@ -116,6 +116,8 @@ static std::string describeTensor(RoleAttr role) {
     return "first moment of the gradients";
   case Moment::second:
     return "second moment of the gradients";
+  case Moment::slow:
+    return "first moment of the gradients over many steps";
   case Moment::average:
     return "average of the weights over steps";
   }

@@ -14,8 +14,9 @@ from tandem.jax import nn
 from tandem.jax._convert_state import convert_state
 from tandem.jax._optax import as_optax
 from tandem.jax._optimizer import Optimizer
-from tandem.jax._optimizers import adafactor, adagrad, adam, adamw, lamb, lion, rmsprop, sgd
+from tandem.jax._optimizers import (adafactor, adagrad, adam, adamw, ademamix, lamb,
+                                   lion, rmsprop, sgd)
 from tandem.jax._state import State
 
-__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "as_optax",
+__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "ademamix", "as_optax",
            "convert_state", "lamb", "lion", "nn", "rmsprop", "sgd"]

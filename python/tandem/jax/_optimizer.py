@@ -88,8 +88,8 @@ class Optimizer:
         TypeError: a hyperparameter is unknown.
     """
 
-    #: Hyperparameters that are given as pairs.
-    _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
+    #: Hyperparameters that are given together, of which a graph has two or more.
+    _PAIRS = {"betas": ("beta1", "beta2", "beta3"), "eps": ("eps1", "eps2")}
 
     def __init__(self, graph: str | os.PathLike, strategy: Strategy = "collage-plus", *,
                  vectors: str | os.PathLike | None = None,
@@ -135,12 +135,14 @@ class Optimizer:
     def _named(self, hypers: Mapping) -> dict:
         """Returns the hyperparameters by the graph's names, without those that are None."""
         given = {name: value for name, value in hypers.items() if value is not None}
-        for key, names in self._PAIRS.items():
-            if key in given and key not in self._defaults and set(names) <= set(self._defaults):
+        for key, known in self._PAIRS.items():
+            names = [name for name in known if name in self._defaults]
+            if key in given and key not in self._defaults and len(names) > 1:
                 pair = given.pop(key)
                 values = tuple(pair) if isinstance(pair, Iterable) else (pair,)
-                if len(values) != 2:
-                    raise TypeError(f"{key} must be a pair of numbers, got {pair!r}")
+                if len(values) != len(names):
+                    wanted = "a pair of" if len(names) == 2 else len(names)
+                    raise TypeError(f"{key} must be {wanted} numbers, got {pair!r}")
                 given |= dict(zip(names, values))
         if unknown := sorted(set(given) - set(self._defaults)):
             raise TypeError(f"{self.name} has no hyperparameter {unknown[0]!r}; it takes "

@@ -76,6 +76,19 @@ def sgd(lr=None, momentum: float = 0.0, *, weight_decay=None, nesterov: bool = F
 
 
 @_documented
+def ademamix(lr=None, betas=None, alpha=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """AdEMAMix (Pagliardini et al. 2024): AdamW with a second, slow average of gradients.
+
+    Args:
+        betas: the decays of the fast average, of the second moment, and of the slow average. For a
+            schedule, give ``beta1``, ``beta2`` and ``beta3`` one by one.
+        alpha: the factor of the slow average.
+    """
+    return Optimizer("ademamix", lr=lr, betas=betas, alpha=alpha, eps=eps,
+                     weight_decay=weight_decay, **options)
+
+
+@_documented
 def lion(lr=None, betas=None, weight_decay=None, **options) -> Optimizer:
     """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
     return Optimizer("lion", lr=lr, betas=betas, weight_decay=weight_decay, **options)

@@ -22,7 +22,8 @@ from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
-from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
+from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW,
+                                AdamWScheduleFree, AdEMAMix, DecodedWeights,
                                 Lion, Muon, Optimizer, Recommendation, RMSprop, WeightAverage,
                                 averaged_weights, averages, change_strategy, convert_state, decode_weights, doctor,
                                 from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
@@ -30,7 +31,8 @@ from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Deco
 
 share_threads()
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree",
+           "AdEMAMix", "AutomaticScaling", "Compression",
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
            "MaskSetting", "Memory", "Muon", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
            "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",

@@ -5,7 +5,7 @@ func.func private @role_kind(tensor<?xf32> {tandem.role = #tandem.role<weight "w
 
 // -----
 
-// expected-error @+1 {{unknown role field 'moment = third'; expected moment = none|first|second|average, domain = any|nonneg|unit|epsilon, per = element|row|column, consumer = nonlinear|linear|opaque, flow = activation|gradient, external = "<name>", format = <type> or default = <number>}}
+// expected-error @+1 {{unknown role field 'moment = third'; expected moment = none|first|second|average|slow, domain = any|nonneg|unit|epsilon, per = element|row|column, consumer = nonlinear|linear|opaque, flow = activation|gradient, external = "<name>", format = <type> or default = <number>}}
 func.func private @role_moment(tensor<?xf32> {tandem.role = #tandem.role<state "m", moment = third>})
 
 // -----

@@ -29,6 +29,8 @@ TYPICAL = {
     "scale": 0.3,
     "alpha": 0.99,
     "lr_decay": 1e-2,
+    "beta3": 0.9999,
+    "mixing": 0.02,
     "max_norm": 0.25,
     "rho": 5e-3,
     "mixing": 0.3,
@@ -56,7 +58,7 @@ def hypers(graph, strategy=None, **changed):
 
 # The typical magnitude of each role.
 _SCALE = {"grad": 1e-2, "param": 5e-2, "first": 1e-3, "second": 1e-5,
-          "average": 5e-2}
+          "average": 5e-2, "slow": 1e-3}
 
 
 def _which(role):
@@ -95,7 +97,8 @@ def _nans(which, rng, size, largest, smallest):
 
 def _large_update(which, rng, size, largest, smallest):
     """Returns values with |update| > |weight|, the order that fast_two_sum does not assume."""
-    factor = {"param": 2.0**-14, "average": 2.0**-13, "grad": 2.0**8, "first": 2.0**11, "second": 1.0}
+    factor = {"param": 2.0**-14, "average": 2.0**-13, "grad": 2.0**8, "first": 2.0**11,
+              "slow": 2.0**11, "second": 1.0}
     return factor[which] * _ordinary(which, rng, size, largest, smallest)
 
 

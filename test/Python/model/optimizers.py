@@ -51,25 +51,31 @@ class Strategy:
             return self.factors
         if role == "ema":
             return self.average
+        if MOMENT.get(role) == "slow":
+            return self.lasting(self.first)
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
 
     @property
     def average(self):
-        """The storage of an average of weights: the param's, without copies for others, and in
-        place of 16-bit floats to nearest one that keeps small changes."""
-        if isinstance(self.param, Master):
-            return Plain("f32")
-        if isinstance(self.param, Plain) and self.param in map(Plain, ("bf16", "f16")):
-            format = self.param.format
+        """The storage of an average of weights: the param's, without copies for others."""
+        return Plain("f32") if isinstance(self.param, Master) else self.lasting(self.param)
+
+    def lasting(self, storage):
+        """Returns a storage that keeps small changes, in place of 16-bit floats to nearest."""
+        if isinstance(storage, Plain) and storage in map(Plain, ("bf16", "f16")):
+            format = storage.format
             return Expansion(format) if self.component else Plain(format, "dither")
-        return self.param
+        return storage
 
 
-# The moment that a state role represents, or that it is the average of weights.
+# The moment that a state role represents, a first one over many steps, or that it is the average of
+# weights.
 MOMENT = {
     "ema": "average",
     "exp_avg": "first",
+    "exp_avg_slow": "slow",
+    "offset": "slow",
     "ratio": "first",
     "momentum_buffer": "first",
     "exp_avg_sq": "second",
@@ -556,6 +562,24 @@ def _muon(k, h, t):
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(o, -(h.lr * h.scale)))
 
 
+def _ademamix(k, h, t):
+    g = k.read("grad")
+    slow = k.ema("exp_avg_slow", h.beta3, k.mul(g, 1.0 - h.beta3))
+    mh, vh = _adam_moments(k, h, t, g)
+    u = k.div(k.add(mh, k.mul(slow, h.alpha)), k.add(k.sqrt(vh), h.eps))
+    _descend(k, h, _with_decay(k, h, u))
+
+
+def _adamw_schedule_free(k, h, t):
+    g, d = k.read("grad"), k.read("offset")
+    v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
+    vh = k.mul(v, 1.0 / (1.0 - power(h.beta2, t)))
+    u = _with_decay(k, h, k.div(g, k.add(k.sqrt(vh), h.eps)))
+    share = h.beta1 * (1.0 - h.mixing)
+    k.accumulate("param", k.add(k.mul(d, h.mixing), k.mul(u, h.lr * (share - 1.0))))
+    k.ema("offset", 1.0 - h.mixing, k.mul(u, -(h.lr * share)))
+
+
 def _lion(k, h, t):
     g, m = k.read("grad"), k.read("exp_avg")
     c = k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1))
@@ -659,6 +683,12 @@ GRAPHS = _Graphs({
     "adamw_decay_before": Graph(_adamw_decay_before, *_ADAM),
     "adamw_decay_after": Graph(_adamw_decay_after, *_ADAM),
     "adam": Graph(_adam, *_ADAM),
+    "ademamix": Graph(
+        _ademamix, ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
+        ("lr", "beta1", "beta2", "beta3", "alpha", "eps", "weight_decay")),
+    "adamw_schedule_free": Graph(
+        _adamw_schedule_free, ("offset", "exp_avg_sq"),
+        ("lr", "beta1", "beta2", "eps", "weight_decay", "mixing")),
     "sgd": Graph(_sgd, (), ("lr", "weight_decay")),
     "sgd_momentum": Graph(_sgd_momentum, *_MOMENTUM),
     "sgd_nesterov": Graph(_sgd_nesterov, *_MOMENTUM),

@@ -73,6 +73,27 @@ def rmsprop_listing(f, g, th, s, h, t):
     return {"param": th + f(-h["lr"]) * (g / d), "square_avg": v}
 
 
+def ademamix_listing(f, g, th, s, h, t):
+    power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    slow = f(h["beta3"]) * s["exp_avg_slow"] + f(1 - h["beta3"]) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    d = np.sqrt(v * f(1 / (1 - power(h["beta2"])))) + f(h["eps"])
+    u = (m * f(1 / (1 - power(h["beta1"]))) + slow * f(h["alpha"])) / d
+    th = th + f(-h["lr"]) * (u + f(h["weight_decay"]) * th)
+    return {"param": th, "exp_avg": m, "exp_avg_slow": slow, "exp_avg_sq": v}
+
+
+def adamw_schedule_free_listing(f, g, th, s, h, t):
+    power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
+    c, lead = h["mixing"], h["lr"] * (h["beta1"] * (1 - h["mixing"]))
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    u = g / (np.sqrt(v * f(1 / (1 - power(h["beta2"])))) + f(h["eps"])) + f(h["weight_decay"]) * th
+    back = h["lr"] * (h["beta1"] * (1 - c) - 1)
+    return {"param": th + (f(c) * s["offset"] + f(back) * u),
+            "offset": f(1 - c) * s["offset"] + f(-lead) * u, "exp_avg_sq": v}
+
+
 def adagrad_listing(f, g, th, s, h, t):
     g = g + f(h["weight_decay"]) * th
     v = s["sum"] + g * g
@@ -127,6 +148,8 @@ LISTINGS = {
     "lion": lion_listing,
     "rmsprop": rmsprop_listing,
     "adagrad": adagrad_listing,
+    "ademamix": ademamix_listing,
+    "adamw_schedule_free": adamw_schedule_free_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
     "adafactor_vector": adafactor_vector_listing,

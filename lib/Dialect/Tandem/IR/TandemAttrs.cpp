@@ -123,7 +123,7 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
     }
   return parser.emitError(location)
          << "unknown role field '" << key << " = " << value
-         << "'; expected moment = none|first|second|average, domain = "
+         << "'; expected moment = none|first|second|average|slow, domain = "
             "any|nonneg|unit|epsilon, per = element|row|column, consumer = "
             "nonlinear|linear|opaque, flow = activation|gradient, external = "
             "\"<name>\", format = <type> or default = <number>";

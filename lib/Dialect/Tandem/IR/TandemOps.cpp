@@ -32,14 +32,18 @@ LogicalResult StrategyOp::verifyRegions() {
   return success();
 }
 
+/// Returns whether a rule is for states of one moment or name.
+static bool isExplicit(AssignOp rule) {
+  return rule.getMoment() || rule.getName();
+}
+
 /// Returns whether a rule applies to a role.
 static bool matches(AssignOp rule, RoleAttr role) {
   // One pass restores the tensors that the other saves.
   RoleKind kind =
       role.getKind() == RoleKind::restored ? RoleKind::saved : role.getKind();
-  bool isExplicit = rule.getMoment() || rule.getName();
   return rule.getKind() == kind &&
-         (isExplicit || role.getMoment() != Moment::average) &&
+         (isExplicit(rule) || role.getMoment() != Moment::average) &&
          (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
          (!rule.getConsumer() || *rule.getConsumer() == role.getConsumer()) &&
          (!rule.getFlow() || *rule.getFlow() == role.getFlow()) &&
@@ -52,9 +56,14 @@ StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
   if (role.getFormat())
     return FloatStorageAttr::get(getContext(), role.getFormat(),
                                  RoundingMode::nearest);
-  for (AssignOp rule : getBody().getOps<AssignOp>())
-    if (matches(rule, role))
-      return rule.getStorage();
+  for (AssignOp rule : getBody().getOps<AssignOp>()) {
+    if (!matches(rule, role))
+      continue;
+    // A rule for all states may round what one step adds to a slow one away.
+    return role.getMoment() == Moment::slow && !isExplicit(rule)
+               ? rule.getStorage().getAverageStorage(getCompute())
+               : rule.getStorage();
+  }
   return {};
 }
 

@@ -10,10 +10,11 @@ All of them are subclasses of :class:`Optimizer`, which takes any optimizer grap
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 
-from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
-                                         RMSprop)
+from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, AdEMAMix,
+                                         Lion, RMSprop)
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
+from tandem.torch.optim._schedule_free import AdamWScheduleFree
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
 from tandem.torch.optim.diagnosis._doctor import doctor
@@ -25,7 +26,7 @@ from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "IncompatibleKeys", "LAMB",
-           "Lion", "Muon", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "AdEMAMix", "DecodedWeights",
+           "IncompatibleKeys", "LAMB", "Lion", "Muon", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "recommend", "to_bitsandbytes", "weights"]

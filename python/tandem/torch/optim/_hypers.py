@@ -25,8 +25,8 @@ class Hypers:
         count: the state's key for a count of steps that only :meth:`value_at` reads, if any.
     """
 
-    #: Hyperparameters that PyTorch keeps as pairs.
-    _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
+    #: Hyperparameters that PyTorch keeps together.
+    _PAIRS: dict[str, tuple[str, ...]] = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     count: str | None = None
     #: Whether hyperparameters depend on the shapes of parameters.
     is_shaped = False
@@ -69,8 +69,8 @@ class Hypers:
             if key in values:
                 raise TypeError(f"give either {key} or {given[0]}, not both")
             pair = defaults[key]
-            if pair is required and len(given) < 2:
-                raise TypeError(f"give {key}, or both of {names[0]} and {names[1]}")
+            if pair is required and len(given) < len(names):
+                raise TypeError(f"give {key}, or all of {', '.join(names)}")
             values[key] = tuple(
                 values.pop(name) if name in values else pair[i]
                 for i, name in enumerate(names)
@@ -88,7 +88,9 @@ class Hypers:
             return float(self.value(name, group))
         except (TypeError, ValueError, IndexError, RuntimeError):
             key, _ = self._place(name, self.defaults)
-            wanted = "a number" if key == name else "a pair of numbers"
+            count = len(self._PAIRS.get(key, ()))
+            wanted = ("a number" if key == name else "a pair of numbers" if count == 2
+                      else f"{count} numbers")
             raise TypeError(
                 f"{key} of param group {index} must be {wanted}, got {group[key]!r}"
             ) from None

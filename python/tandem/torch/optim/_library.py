@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -164,6 +165,67 @@ class SGD(_Library):
                     "pass a momentum to SGD, and 0 to the groups that have none"
                 )
         super().add_param_group(param_group)
+
+
+class _AdEMAMixHypers(Hypers):
+    """AdEMAMix's hyperparameters, two of which can grow over the first steps."""
+
+    _PAIRS = {"betas": ("beta1", "beta2", "beta3")}
+
+    def value_at(self, name: str, group: Mapping, index: int, step: int,
+                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
+        value = super().value_at(name, group, index, step, dtype, shape)
+        if name == "alpha" and group["t_alpha"]:
+            return min(step / group["t_alpha"], 1.0) * value
+        fast = self.number("beta1", group, index)
+        if name == "beta3" and group["t_beta3"] and value > 0 < fast:
+            # The number of steps in which the average forgets half grows linearly.
+            share = min(step / group["t_beta3"], 1.0)
+            slow, fast = math.log(value), math.log(fast)
+            return min(math.exp(slow * fast / ((1 - share) * slow + share * fast)), value)
+        return value
+
+    def check(self, group: Mapping, index: int) -> None:
+        for name in ("t_alpha", "t_beta3"):
+            steps = group[name]
+            if steps is not None and not steps > 0:
+                raise ValueError(f"{name} of param group {index} is {steps!r}; it is a number of steps "
+                                 "above 0, or None to begin with the final value")
+        if group["t_beta3"] and not (self.number("beta1", group, index) > 0
+                                     < self.number("beta3", group, index)):
+            raise ValueError(f"betas of param group {index} are {group['betas']}; with t_beta3 the "
+                             "first and the third must be above 0")
+
+
+class AdEMAMix(_Library):
+    """AdEMAMix (Pagliardini et al. 2024): AdamW with a second, slow average of gradients.
+
+    The slow average forgets over thousands of steps, so that a step changes it by less than what
+    bfloat16 or an 8-bit code to nearest can show. It is stored as the strategy stores the other
+    first moment, and in place of bfloat16 to nearest dithered, or as an expansion under a strategy that
+    computes in components.
+
+    Args:
+        betas: the decays of the fast average, of the second moment, and of the slow average;
+            (0.9, 0.999, 0.9999) by default.
+        alpha: the factor of the slow average, 5 by default.
+        t_alpha: the number of steps over which alpha grows linearly from 0; None for none.
+        t_beta3: the number of steps over which the third beta grows from the first; None for
+            none.
+    """
+
+    _HYPERS = _AdEMAMixHypers
+
+    def __init__(self, params: Iterable, lr=None, betas=None, alpha=None, t_alpha=None,
+                 t_beta3=None, eps=None, weight_decay=None, **options):
+        if options.get("capturable") and (t_alpha or t_beta3):
+            raise ValueError("AdEMAMix computes t_alpha and t_beta3 from the count of steps on the "
+                             "CPU, so that its steps cannot be captured; leave capturable out")
+        hypers = _given(lr=lr, betas=betas, alpha=alpha, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "ademamix", t_alpha=t_alpha, t_beta3=t_beta3, **hypers, **options)
+
+    def _defaults(self) -> dict:
+        return super()._defaults() | {"t_alpha": None, "t_beta3": None}
 
 
 class Lion(_Library):

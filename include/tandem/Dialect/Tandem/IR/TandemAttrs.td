@@ -41,7 +41,7 @@ def Tandem_Flow : Tandem_Enum<"Flow", "which way a tensor goes from layer to lay
 
 def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates, or that it is the average of weights", [
   I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>,
-  I32EnumAttrCase<"average", 3>]>;
+  I32EnumAttrCase<"average", 3>, I32EnumAttrCase<"slow", 4>]>;
 
 def Tandem_Domain : Tandem_Enum<"Domain", "the values that a role may take", [
   I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"nonneg", 1>,
@@ -81,8 +81,9 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     `received` (the operands and results of a `tandem.external`, whose name is `external`, in the
     `format` in which the host finds and leaves them), `hyper`
     (f64 or f32 scalar), `step` or `seed` (i64 scalars). Strategies assign storages by `moment`,
-    which says which moment of the gradient a state estimates, `first` or `second`, or that it is
-    the `average` of a param over steps; by `consumer`, which says for a saved
+    which says which moment of the gradient a state estimates, `first` or `second`, that it is a
+    `slow` first moment, which one step changes by less than half a unit of a 16-bit float, or that
+    it is the `average` of a param over steps; by `consumer`, which says for a saved
     tensor, an input or an output whether `nonlinear` layers take it, a `linear` one (a matrix
     product), or one that is `opaque` to Tandem; and by `flow`, which says whether an input or
     output is an `activation`, or a `gradient` on its way back. `domain` restricts the values:
@@ -94,6 +95,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     ```mlir
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
     #tandem.role<state "row_var", moment = second, domain = nonneg, per = row>
+    #tandem.role<state "exp_avg_slow", moment = slow>
     #tandem.role<state "ema", moment = average>
     #tandem.role<input "x">
     #tandem.role<output "y", consumer = linear>

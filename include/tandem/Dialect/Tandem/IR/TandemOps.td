@@ -60,7 +60,8 @@ def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
     stored in the same way where the backward pass restores it. An average of weights matches
     only rules with its moment or its name; if there is none, it is stored like the graph's
     first param, but without a copy for other readers and, in place of floats rounded to nearest, as
-    dithered floats or, under the component policy, an expansion.
+    dithered floats or, under the component policy, an expansion. A slow moment that matches a rule
+    without a moment and a name is stored as that rule says, with the same replacement of floats.
 
     Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a state has
     a moment; (C3) only a saved tensor, an input or an output has a consumer; (C4) only an input or

@@ -20,6 +20,8 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adamw_clip": _ADAM,
     "adamw_eps_inside_root": _ADAM,
     "adamw_ratio": ("ratio", "exp_avg_sq"),
+    "ademamix": ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
+    "adamw_schedule_free": ("offset", "exp_avg_sq"),
     "adam": _ADAM,
     "lamb": _ADAM,
     "lion": ("exp_avg",),
@@ -99,6 +101,8 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
                         "state_dict() has returned them, with a dict for each parameter")
     if graph == "adamw_ratio":
         return _with_ratio(read_foreign(state, weight, "adamw", label, group))
+    if graph == "adamw_schedule_free" and "z" in state:
+        state = _with_offset(state, weight, group or {}, label)
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
@@ -113,6 +117,18 @@ def _with_ratio(found: ForeignState) -> ForeignState:
     first, second = (found.values[role] for role in _ADAM)
     ratio = torch.where(second == 0, 0.0, first / second.sqrt())
     return found._replace(values={"ratio": ratio, "exp_avg_sq": second})
+
+
+def _with_offset(state: Mapping, weight: torch.Tensor, group: Mapping, label: str) -> dict:
+    """Returns a state of schedulefree's AdamW with the difference of its base sequence from the
+    weight, and the count of steps, which its param groups have."""
+    if group.get("train_mode") is False:
+        raise ValueError(f"the state of {label} was saved in eval mode, in which the weight is the "
+                         "average; save the model and the optimizer after optimizer.train()")
+    _check_plain(state["z"], "z", label)
+    _check_shape(state["z"], "z", weight.shape, weight, label)
+    others = {name: value for name, value in state.items() if name != "z"}
+    return {"step": group.get("k", 0)} | others | {"offset": state["z"].float() - weight.float()}
 
 
 def _graph_for(graph: str, weight: torch.Tensor) -> str:

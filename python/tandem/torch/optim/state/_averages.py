@@ -1,4 +1,4 @@
-"""Averages of weights that steps keep in the state: ``ema_decay``."""
+"""Averages of weights that steps keep in the state."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def averages(optimizer: torch.optim.Optimizer,
     """Yields the name and the average weight of each parameter, in float32, one at a time.
 
     Args:
-        optimizer: an optimizer of :mod:`tandem.torch` with ``ema_decay``, which may be wrapped by
-            Accelerate or Lightning.
+        optimizer: an optimizer of :mod:`tandem.torch` with ``ema_decay``, or an
+            :class:`AdamWScheduleFree`. Accelerate or Lightning may wrap it.
         model: a model whose parameters are yielded under its names. Those that the optimizer does
             not have, or has never updated, are converted to float32. Without it, the optimizer's
             parameters are yielded under their names, or under their indices if they have none.
@@ -44,7 +44,8 @@ def averages(optimizer: torch.optim.Optimizer,
     >>> [(name, w.dtype) for name, w in tandem.torch.averages(opt, model)]
     [('weight', torch.float32), ('bias', torch.float32)]
     """
-    yield from each_value(_averaging(optimizer), model, _average_of)
+    optimizer = _averaging(optimizer)
+    yield from each_value(optimizer, model, getattr(optimizer, "_average_of", _average_of))
 
 
 @contextmanager
@@ -63,26 +64,38 @@ def averaged_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             context is entered twice.
     """
     optimizer = _averaging(optimizer)
-    store, params = optimizer._store, optimizer._groups.params
-    if store.shows_averages:
+    if optimizer._store.shows_averages:
         raise RuntimeError("the parameters hold their averages already; leave the inner "
                            "averaged_weights out")
+    saved = swapped_weights(optimizer)
+    try:
+        yield
+    finally:
+        write_weights(optimizer._groups.params, saved)
+        optimizer._store.shows_averages = False
+
+
+def swapped_weights(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Gives parameters their averages, rounded to nearest, and returns copies of their weights. An
+    error leaves the weights in place."""
+    params = optimizer._groups.params
     if any(map(is_placeholder, params)):
         raise RuntimeError("weights are decoded only while modules run, which need memory of "
                            "their own to hold averages; remove() what decode_weights returned")
     saved = [param.detach().clone() for param in params]
-    store.shows_averages = True
     try:
         # One at a time, since averages in float32 are larger than the parameters.
-        _write(params, (value for _, value in averages(optimizer)))
-        yield
-    finally:
-        _write(params, saved)
-        store.shows_averages = False
+        write_weights(params, (value for _, value in averages(optimizer)))
+    except BaseException:
+        write_weights(params, saved)
+        raise
+    optimizer._store.shows_averages = True
+    return saved
 
 
 @torch.no_grad()
-def _write(params: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
+def write_weights(params: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
+    """Writes values to parameters."""
     for param, value in zip(params, values):
         param.copy_(value)
 
@@ -90,7 +103,7 @@ def _write(params: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> No
 def _averaging(optimizer: torch.optim.Optimizer) -> Optimizer:
     """Returns the optimizer of Tandem, or refuses one without averages."""
     optimizer = own_optimizer(optimizer)
-    if AVERAGE not in optimizer.kernel.storages:
+    if not hasattr(optimizer, "_average_of") and AVERAGE not in optimizer.kernel.storages:
         raise ValueError(f"this {type(optimizer).__name__} averages no weights; create it with "
                          "ema_decay=0.999, or take a tandem.torch.WeightAverage")
     return optimizer

@@ -90,7 +90,7 @@ def weights(optimizer: torch.optim.Optimizer,
     >>> [(name, w.dtype) for name, w in tandem.torch.weights(opt, model)]
     [('weight', torch.float32), ('bias', torch.float32)]
     """
-    yield from each_value(own_optimizer(optimizer), model, _weight_of)
+    yield from each_value(own_optimizer(optimizer), model, weight_of)
 
 
 def own_optimizer(optimizer: torch.optim.Optimizer) -> Optimizer:
@@ -122,7 +122,7 @@ def each_value(optimizer: Optimizer, model: torch.nn.Module | None,
         yield name, value
 
 
-def _weight_of(groups: ParamGroups, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
+def weight_of(groups: ParamGroups, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
     """Returns the whole weight of a parameter, which the optimizer may not have."""
     spec = groups.spec_of(param)
     if spec is None:
