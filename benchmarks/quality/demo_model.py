@@ -11,6 +11,7 @@
 import dataclasses
 import pathlib
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from data import batches, load_corpus  # noqa: E402
 from model import make_model  # noqa: E402
 from optimizers import check_strategy, make_optimizer, set_lr, split_name  # noqa: E402,F401
 from progress import Progress  # noqa: E402
-from train import Config, train  # noqa: E402,F401
+from train import Config, train, validate  # noqa: E402,F401
 
 
 def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None,
@@ -37,6 +38,39 @@ def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None,
     return dataclasses.replace(
         base, steps=steps, validate_every=min(base.validate_every, steps), hyper=hyper,
         seed=seed, path=path)
+
+
+def trained_loss(label: str, setting: Config, dtype: torch.dtype, make: Callable,
+                 share: Callable[[int], float]) -> float:
+    """Trains one model with any optimizer, and returns its validation loss: of what it holds in
+    eval mode, if the optimizer has one.
+
+    Args:
+        label: the name of the run, for its progress.
+        setting: the configuration.
+        dtype: the type of the parameters.
+        make: returns the optimizer of a model with hyperparameters.
+        share: the factor of the groups' learning rates in a step.
+    """
+    corpus = load_corpus()
+    model = make_model(len(corpus.vocabulary), setting.shape, setting.seed, dtype)
+    optimizer, progress = make(model, setting.hyper), Progress(label, setting.steps)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    drawn = batches(corpus.train, setting.steps, setting.batch, setting.shape.context, setting.seed)
+    for step, batch in enumerate(drawn):
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate * share(step)
+        optimizer.zero_grad()
+        loss = model.loss(*batch)
+        loss.backward()
+        optimizer.step()
+        progress.update(step + 1, f"loss {loss.item():.3f}")
+    getattr(optimizer, "eval", lambda: None)()
+    wide = dataclasses.replace(setting, validation_batches=4 * setting.validation_batches)
+    found = validate(model, corpus, wide)
+    progress.finish(f"{found:.4f}")
+    getattr(optimizer, "close", lambda: None)()
+    return found
 
 
 class Trained:

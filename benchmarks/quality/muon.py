@@ -10,7 +10,6 @@
 """Steps of Muon under each strategy against float64's, and losses of the demo's model."""
 
 import argparse
-import dataclasses
 import pathlib
 import statistics
 import sys
@@ -161,28 +160,12 @@ def optimizer_for(model: torch.nn.Module, strategy: str, hyper):
 def train(strategy: str, seed: int, steps: int) -> float:
     """Trains one model, and returns its validation loss."""
     # Here, since modules of the demo have the names of modules of the tests, which read the page.
-    from demo_model import Progress, batches, config, load_corpus, make_model
-    from train import validate
+    from demo_model import config, trained_loss
 
-    setting, corpus = config(False, steps, seed, RATE), load_corpus()
-    model = make_model(len(corpus.vocabulary), setting.shape, seed, dtype_of(strategy))
-    optimizer = optimizer_for(model, strategy, setting.hyper)
-    rates = [group["lr"] for group in optimizer.param_groups]
-    progress = Progress(f"{strategy}, seed {seed}", steps)
-    drawn = batches(corpus.train, steps, setting.batch, setting.shape.context, seed)
-    for step, batch in enumerate(drawn):
-        for group, rate in zip(optimizer.param_groups, rates):
-            group["lr"] = rate * min(1.0, (step + 1) / 100) * (1 - 0.9 * step / steps)
-        optimizer.zero_grad()
-        loss = model.loss(*batch)
-        loss.backward()
-        optimizer.step()
-        progress.update(step + 1, f"loss {loss.item():.3f}")
-    wide = dataclasses.replace(setting, validation_batches=4 * setting.validation_batches)
-    found = validate(model, corpus, wide)
-    progress.finish(f"{found:.4f}")
-    optimizer.close()
-    return found
+    return trained_loss(
+        f"{strategy}, seed {seed}", config(False, steps, seed, RATE), dtype_of(strategy),
+        lambda model, hyper: optimizer_for(model, strategy, hyper),
+        lambda step: min(1.0, (step + 1) / 100) * (1 - 0.9 * step / steps))
 
 #===------------------------------------------------------------------------===#
 # The page

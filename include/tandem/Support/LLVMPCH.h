@@ -15,8 +15,8 @@
 #ifndef TANDEM_SUPPORT_LLVMPCH_H
 #define TANDEM_SUPPORT_LLVMPCH_H
 
-#include "tandem/Support/PCH.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "tandem/Support/PCH.h"
 
 #endif // TANDEM_SUPPORT_LLVMPCH_H
