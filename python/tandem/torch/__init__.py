@@ -22,21 +22,21 @@ from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
-from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW,
-                                AdamWScheduleFree, AdEMAMix, DecodedWeights,
-                                Lion, Muon, Optimizer, Recommendation, RMSprop, WeightAverage,
-                                averaged_weights, averages, change_strategy, convert_state, decode_weights, doctor,
-                                from_bitsandbytes, param_groups, recommend, to_bitsandbytes,
-                                weights)
+from tandem.torch.optim import (ASGD, LAMB, SGD, Adafactor, Adagrad, Adam, Adamax, AdamW,
+                                AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion, Muon,
+                                NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
+                                WeightAverage, averaged_weights, averages, change_strategy,
+                                convert_state, decode_weights, doctor, from_bitsandbytes,
+                                param_groups, recommend, to_bitsandbytes, weights)
 
 share_threads()
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree",
-           "AdEMAMix", "AutomaticScaling", "Compression",
-           "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
-           "MaskSetting", "Memory", "Muon", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
-           "Ranks", "RecipeSetting", "Recommendation", "SGD", "StoredTensor", "StrategySetting",
-           "WeightAverage", "averaged_weights", "averages",
-           "change_strategy", "compress_activations", "convert_state", "decode_weights",
-           "distributed", "doctor", "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn",
-           "optim", "param_groups", "recommend", "sharpness", "to_bitsandbytes", "weights"]
+__all__ = ["ASGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+           "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
+           "GradientAllReduce", "LAMB", "Lion", "MaskSetting", "Memory", "Muon", "NAdam",
+           "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",
+           "RecipeSetting", "Recommendation", "Rprop", "SGD", "StoredTensor", "StrategySetting",
+           "WeightAverage", "averaged_weights", "averages", "change_strategy",
+           "compress_activations", "convert_state", "decode_weights", "distributed", "doctor",
+           "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim", "param_groups",
+           "recommend", "sharpness", "to_bitsandbytes", "weights"]

@@ -49,9 +49,10 @@ class Strategy:
     def storage(self, role):
         if self.factors and role in FACTORS:
             return self.factors
-        if role == "ema":
+        moment = MOMENT.get(role)
+        if moment == "average":
             return self.average
-        if MOMENT.get(role) == "slow":
+        if moment == "slow":
             return self.lasting(self.first)
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
@@ -81,6 +82,11 @@ MOMENT = {
     "exp_avg_sq": "second",
     "square_avg": "second",
     "sum": "second",
+    "exp_inf": "second",
+    "exp_avg_diff": "first",
+    "previous": "first",
+    "step_size": "second",
+    "ax": "average",
     "variance": "second",
     "row_var": "second",
     "col_var": "second",
@@ -379,6 +385,10 @@ class Kernel:
     def storage(self, role):
         return self.strategy.storage(role)
 
+    def scalar(self, x):
+        """Returns a float64 scalar as an operation on elements reads it."""
+        return self.arith.round(np.float32(x))
+
     def _open_all(self, states):
         """Drops what follows the last element in bytes of several codes."""
         size = min(state.leading.size for state in states.values())
@@ -562,6 +572,69 @@ def _muon(k, h, t):
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(o, -(h.lr * h.scale)))
 
 
+def _l2_moments(k, h):
+    """Updates both moments from the gradient with weight decay, and returns all three."""
+    g = _with_decay(k, h, k.read("grad"))
+    m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
+    v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
+    return g, m, v
+
+
+def _nadam(k, h, t):
+    g, m, v = _l2_moments(k, h)
+    d = k.add(k.sqrt(k.mul(v, 1.0 / (1.0 - power(h.beta2, t)))), h.eps)
+    _descend(k, h, k.div(k.add(k.mul(g, h.ahead), k.mul(m, h.back)), d))
+
+
+def _radam(k, h, t):
+    _, m, v = _l2_moments(k, h)
+    d = k.add(k.mul(k.add(k.sqrt(v), h.eps), h.adaptive), 1.0 - h.adaptive)
+    _descend(k, h, k.div(k.mul(k.mul(m, 1.0 / (1.0 - power(h.beta1, t))), h.scale), d))
+
+
+def _adamax(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
+    over = k.sub(k.add(np.abs(g), h.eps), k.mul(k.read("exp_inf"), h.beta2))
+    u = k.ema("exp_inf", h.beta2, np.where(over > 0, over, np.float32(0)))
+    k.accumulate("param", k.mul(k.div(m, u), -(h.lr / (1.0 - power(h.beta1, t)))))
+
+
+def _adan(k, h, t):
+    g = k.read("grad")
+    diff = k.mul(k.sub(g, k.read("previous")), h.difference)
+    m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
+    d = k.ema("exp_avg_diff", h.beta2, k.mul(diff, 1.0 - h.beta2))
+    ahead = k.add(g, k.mul(diff, h.beta2))
+    v = k.ema("exp_avg_sq", h.beta3, k.mul(k.mul(ahead, ahead), 1.0 - h.beta3))
+    mix = k.add(k.mul(m, 1.0 / (1.0 - power(h.beta1, t))),
+                k.mul(d, h.beta2 / (1.0 - power(h.beta2, t))))
+    root = k.sqrt(k.mul(v, 1.0 / (1.0 - power(h.beta3, t))))
+    keep = 1.0 / (1.0 + h.lr * h.weight_decay)
+    k.ema("param", keep, k.mul(k.div(mix, k.add(root, h.eps)), -(h.lr * keep)))
+    k.assign("previous", g)
+
+
+def _asgd(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    k.ema("param", 1.0 - h.lr * h.lambd, k.mul(g, -h.lr))
+    k.accumulate("ax", k.mul(k.sub(k.read("param"), k.read("ax")), h.mixing))
+
+
+def _rprop(k, h, t):
+    g, size = k.read("grad"), k.read("step_size")
+    size = np.where(size == 0, k.scalar(h.lr), size)
+    product = k.mul(g, k.read("previous"))
+    grows = np.where(product > 0, k.scalar(h.etaplus), np.float32(1))
+    size = k.mul(np.where(product < 0, k.scalar(h.etaminus), grows), size)
+    size = np.where(size < k.scalar(h.least), k.scalar(h.least), size)
+    size = np.where(size > k.scalar(h.most), k.scalar(h.most), size)
+    g = np.where(product < 0, np.float32(0), g)
+    size = k.accumulate("step_size", k.sub(size, k.read("step_size")))
+    k.accumulate("param", k.mul(k.arith.neg(size), k.sign(g)))
+    k.assign("previous", g)
+
+
 def _ademamix(k, h, t):
     g = k.read("grad")
     slow = k.ema("exp_avg_slow", h.beta3, k.mul(g, 1.0 - h.beta3))
@@ -683,6 +756,14 @@ GRAPHS = _Graphs({
     "adamw_decay_before": Graph(_adamw_decay_before, *_ADAM),
     "adamw_decay_after": Graph(_adamw_decay_after, *_ADAM),
     "adam": Graph(_adam, *_ADAM),
+    "nadam": Graph(_nadam, _ADAM[0], _ADAM[1] + ("ahead", "back")),
+    "radam": Graph(_radam, _ADAM[0], _ADAM[1] + ("adaptive", "scale")),
+    "adamax": Graph(_adamax, ("exp_avg", "exp_inf"), _ADAM[1]),
+    "adan": Graph(_adan, ("exp_avg", "exp_avg_diff", "exp_avg_sq", "previous"),
+                  ("lr", "beta1", "beta2", "beta3", "eps", "weight_decay", "difference")),
+    "asgd": Graph(_asgd, ("ax",), ("lr", "lambd", "weight_decay", "mixing")),
+    "rprop": Graph(_rprop, ("previous", "step_size"),
+                   ("lr", "etaminus", "etaplus", "least", "most")),
     "ademamix": Graph(
         _ademamix, ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
         ("lr", "beta1", "beta2", "beta3", "alpha", "eps", "weight_decay")),

@@ -10,8 +10,9 @@ All of them are subclasses of :class:`Optimizer`, which takes any optimizer grap
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 
-from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, AdEMAMix,
-                                         Lion, RMSprop)
+from tandem.torch.optim._adam_family import Adamax, Adan, AdEMAMix, NAdam, RAdam
+from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
+                                         RMSprop, Rprop)
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
@@ -26,7 +27,9 @@ from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "AdEMAMix", "DecodedWeights",
-           "IncompatibleKeys", "LAMB", "Lion", "Muon", "Optimizer", "RMSprop", "Recommendation", "SGD", "WeightAverage",
+__all__ = ["ASGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+           "AdEMAMix", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "Muon", "NAdam",
+           "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
+           "averaged_weights", "averages",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "recommend", "to_bitsandbytes", "weights"]

@@ -28,6 +28,8 @@ class Hypers:
     #: Hyperparameters that PyTorch keeps together.
     _PAIRS: dict[str, tuple[str, ...]] = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     count: str | None = None
+    #: Whether hyperparameters depend on the count of steps, which the graph reads, too.
+    reads_step = False
     #: Whether hyperparameters depend on the shapes of parameters.
     is_shaped = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -167,67 +166,6 @@ class SGD(_Library):
         super().add_param_group(param_group)
 
 
-class _AdEMAMixHypers(Hypers):
-    """AdEMAMix's hyperparameters, two of which can grow over the first steps."""
-
-    _PAIRS = {"betas": ("beta1", "beta2", "beta3")}
-
-    def value_at(self, name: str, group: Mapping, index: int, step: int,
-                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
-        value = super().value_at(name, group, index, step, dtype, shape)
-        if name == "alpha" and group["t_alpha"]:
-            return min(step / group["t_alpha"], 1.0) * value
-        fast = self.number("beta1", group, index)
-        if name == "beta3" and group["t_beta3"] and value > 0 < fast:
-            # The number of steps in which the average forgets half grows linearly.
-            share = min(step / group["t_beta3"], 1.0)
-            slow, fast = math.log(value), math.log(fast)
-            return min(math.exp(slow * fast / ((1 - share) * slow + share * fast)), value)
-        return value
-
-    def check(self, group: Mapping, index: int) -> None:
-        for name in ("t_alpha", "t_beta3"):
-            steps = group[name]
-            if steps is not None and not steps > 0:
-                raise ValueError(f"{name} of param group {index} is {steps!r}; it is a number of steps "
-                                 "above 0, or None to begin with the final value")
-        if group["t_beta3"] and not (self.number("beta1", group, index) > 0
-                                     < self.number("beta3", group, index)):
-            raise ValueError(f"betas of param group {index} are {group['betas']}; with t_beta3 the "
-                             "first and the third must be above 0")
-
-
-class AdEMAMix(_Library):
-    """AdEMAMix (Pagliardini et al. 2024): AdamW with a second, slow average of gradients.
-
-    The slow average forgets over thousands of steps, so that a step changes it by less than what
-    bfloat16 or an 8-bit code to nearest can show. It is stored as the strategy stores the other
-    first moment, and in place of bfloat16 to nearest dithered, or as an expansion under a strategy that
-    computes in components.
-
-    Args:
-        betas: the decays of the fast average, of the second moment, and of the slow average;
-            (0.9, 0.999, 0.9999) by default.
-        alpha: the factor of the slow average, 5 by default.
-        t_alpha: the number of steps over which alpha grows linearly from 0; None for none.
-        t_beta3: the number of steps over which the third beta grows from the first; None for
-            none.
-    """
-
-    _HYPERS = _AdEMAMixHypers
-
-    def __init__(self, params: Iterable, lr=None, betas=None, alpha=None, t_alpha=None,
-                 t_beta3=None, eps=None, weight_decay=None, **options):
-        if options.get("capturable") and (t_alpha or t_beta3):
-            raise ValueError("AdEMAMix computes t_alpha and t_beta3 from the count of steps on the "
-                             "CPU, so that its steps cannot be captured; leave capturable out")
-        hypers = _given(lr=lr, betas=betas, alpha=alpha, eps=eps, weight_decay=weight_decay)
-        super().__init__(params, "ademamix", t_alpha=t_alpha, t_beta3=t_beta3, **hypers, **options)
-
-    def _defaults(self) -> dict:
-        return super()._defaults() | {"t_alpha": None, "t_beta3": None}
-
-
 class Lion(_Library):
     """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
 
@@ -254,6 +192,78 @@ class Adagrad(_Library):
                  eps=None, **options):
         hypers = _given(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "adagrad", **hypers, **options)
+
+
+class _ASGDHypers(Hypers):
+    """ASGD's hyperparameters: the rate of a step, and its share in the average."""
+
+    count = "step"
+
+    def value_at(self, name: str, group: Mapping, index: int, step: int,
+                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
+        if name == "mixing":
+            return 1 / max(1.0, step - 1 - self.number("t0", group, index))
+        value = super().value_at(name, group, index, step, dtype, shape)
+        if name == "lr":
+            decay = 1 + self.number("lambd", group, index) * value * (step - 1)
+            return value / decay**self.number("alpha", group, index)
+        return value
+
+
+class ASGD(_Library):
+    """Averaged SGD (Polyak and Juditsky 1992), as in torch.optim.ASGD: the state "ax" is the
+    average of the weights, stored like the weights.
+
+    Args:
+        lambd: the decay of weights, which are multiplied by 1 - lambd * rate.
+        alpha: the power with which the rate falls.
+        t0: the step from which on weights are averaged.
+    """
+
+    _HYPERS = _ASGDHypers
+
+    def __init__(self, params: Iterable, lr=None, lambd=None, alpha: float = 0.75,
+                 t0: float = 1e6, weight_decay=None, **options):
+        hypers = _given(lr=lr, lambd=lambd, weight_decay=weight_decay)
+        super().__init__(params, "asgd", alpha=alpha, t0=t0, **hypers, **options)
+
+    def _defaults(self) -> dict:
+        defaults = super()._defaults()
+        del defaults["mixing"]
+        return defaults | {"alpha": 0.75, "t0": 1e6}
+
+
+class _RpropHypers(Hypers):
+    """Rprop's hyperparameters."""
+
+    _PAIRS = {"etas": ("etaminus", "etaplus"), "step_sizes": ("least", "most")}
+
+    def check(self, group: Mapping, index: int) -> None:
+        shrink, grow, least, most = (self.number(name, group, index) for name in
+                                     ("etaminus", "etaplus", "least", "most"))
+        if not 0 < shrink < 1 < grow:
+            raise ValueError(f"etas of param group {index} are {(shrink, grow)}; the first must be "
+                             "above 0 and below 1, and the second above 1")
+        if not 0 < least <= most:
+            raise ValueError(f"step_sizes of param group {index} are {(least, most)}; they must be "
+                             "above 0, and the second at least the first")
+
+
+class Rprop(_Library):
+    """Rprop (Riedmiller and Braun 1993), as in torch.optim.Rprop, for gradients of whole data
+    sets.
+
+    Args:
+        lr: the first step size of each element.
+        etas: the factors by which a step size shrinks and grows, (0.5, 1.2) by default.
+        step_sizes: the least and the largest step size, (1e-6, 50) by default.
+    """
+
+    _HYPERS = _RpropHypers
+
+    def __init__(self, params: Iterable, lr=None, etas=None, step_sizes=None, **options):
+        super().__init__(params, "rprop", **_given(lr=lr, etas=etas, step_sizes=step_sizes),
+                         **options)
 
 
 def _with_flat_means(state_dict: dict) -> dict:

@@ -199,7 +199,8 @@ class Optimizer(torch.optim.Optimizer):
         }
         if grad_accumulation is not None:
             _check_accumulation(grad_accumulation)
-        if capturable and (self._HYPERS.count is not None or self._HYPERS.is_shaped):
+        of = self._HYPERS
+        if capturable and (of.count is not None or of.reads_step or of.is_shaped):
             source = "shapes" if self._HYPERS.is_shaped else "the count of steps"
             raise ValueError(
                 f"{type(self).__name__} computes hyperparameters from {source} "

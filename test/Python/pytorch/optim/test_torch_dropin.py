@@ -23,7 +23,8 @@ from support.torch_bits import parameters, params_of
 #: Our optimizers, with the options that make them equal to torch's.
 OURS = {"AdamW": (tt.AdamW, {"decay": "before"}), "Adam": (tt.Adam, {}), "SGD": (tt.SGD, {}),
         "RMSprop": (tt.RMSprop, {}), "Adagrad": (tt.Adagrad, {}),
-        "Adafactor": (tt.Adafactor, {})}
+        "Adafactor": (tt.Adafactor, {}), "NAdam": (tt.NAdam, {}), "RAdam": (tt.RAdam, {}),
+        "Adamax": (tt.Adamax, {}), "ASGD": (tt.ASGD, {}), "Rprop": (tt.Rprop, {})}
 DATABASE = {info.optim_cls.__name__: info for info in optim_db
             if info.optim_cls.__name__ in OURS}
 INPUTS = [(name, given.kwargs) for name, info in DATABASE.items()
@@ -31,7 +32,8 @@ INPUTS = [(name, given.kwargs) for name, info in DATABASE.items()
 #: Options that the kernels do not support, with part of the reason.
 REFUSED = {"amsgrad": "keeps no largest second moment", "dampening": "adds the whole gradient",
            "centered": "keeps no average of gradients",
-           "initial_accumulator_value": "begins as zeros"}
+           "initial_accumulator_value": "begins as zeros",
+           "decoupled_weight_decay": "take tandem.torch.AdamW with decay='before'"}
 
 
 def make(name, params, **options):
@@ -81,7 +83,10 @@ MESSAGES = {
     "all optimizer params should be with/without names": None,
     "all optimizer param groups should be with/without names": None,
     "Invalid beta parameter at index 0": "beta1.* is 1; it must be",
-    "Invalid weight_decay value": "weight_decay.* is -1; it must be",
+    "Invalid beta parameter at index 1": "beta2.* is 1; it must be",
+    "Invalid weight_decay value": "weight_decay.* is -(1|0.5); it must be",
+    "Invalid momentum_decay value": "momentum_decay.* is -0.2; it must be",
+    "Invalid eta values": r"etas.* are \(1.0, 0.5\); the first must be",
     "Invalid momentum value": "momentum",
     "Invalid lr_decay value": "lr_decay.* is -0.5; it must be",
     "epsilon1 should be": "eps1.* is -1e-30; it must be",

@@ -53,7 +53,7 @@ def test_roles():
     for graph, roles in _ROLES.items():
         kernel = tandem.compile(graph, "fp32")
         assert roles == tuple(p.name for p in kernel.planes if p.kind is RoleKind.STATE)
-        counts = bool(kernel.integers) or graph.startswith("adafactor")
+        counts = bool(kernel.integers) or graph.startswith(("adafactor", "asgd"))
         assert counts == (graph not in _UNCOUNTED)
 
 
@@ -68,6 +68,11 @@ OPTIMIZERS = {
     "sgd_momentum": ("SGD", {"lr": 0.1, "momentum": 0.9}),
     "sgd_nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     "rmsprop": ("RMSprop", {}),
+    "nadam": ("NAdam", {}),
+    "radam": ("RAdam", {}),
+    "adamax": ("Adamax", {}),
+    "asgd": ("ASGD", {}),
+    "rprop": ("Rprop", {}),
     "adagrad": ("Adagrad", {"initial_accumulator_value": 0.5}),
 }
 
@@ -88,7 +93,8 @@ def test_torch_optim(graph, dtype):
         assert found.step == (0 if name == "SGD" else 3)
         assert tuple(found.values) == _ROLES[graph]
         for role, value in found.values.items():
-            assert_bits(value, state[role].float())
+            theirs = {"previous": "prev"}.get(role, role)
+            assert_bits(value, state[theirs].float())
             assert not value.requires_grad
 
 
@@ -181,7 +187,7 @@ def test_bitsandbytes_8bit():
 
 
 @pytest.mark.parametrize("graph", [g for g, roles in _ROLES.items() if len(roles) == 1
-                                   and g not in ("adafactor_vector", "muon")])
+                                   and g not in ("adafactor_vector", "asgd", "muon")])
 def test_bitsandbytes_of_one_state(graph):
     """8-bit second moments have the signed code where they are the only state."""
     found = read({"step": 2} | moment(1, True), torch.zeros(2, 150), graph)

@@ -23,6 +23,12 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "ademamix": ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
     "adamw_schedule_free": ("offset", "exp_avg_sq"),
     "adam": _ADAM,
+    "nadam": _ADAM,
+    "radam": _ADAM,
+    "adamax": ("exp_avg", "exp_inf"),
+    "adan": ("exp_avg", "exp_avg_diff", "exp_avg_sq", "previous"),
+    "asgd": ("ax",),
+    "rprop": ("previous", "step_size"),
     "lamb": _ADAM,
     "lion": ("exp_avg",),
     "sgd": (),
@@ -34,8 +40,11 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adafactor": ("row_var", "col_var"),
     "adafactor_vector": ("variance",),
 }
+#: Entries that some graphs compute from the step, and names of states in other libraries.
+_COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu")}
+_RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
-_UNCOUNTED = ("lion", "muon", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
+_UNCOUNTED = ("lion", "muon", "rprop", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
 #: The graphs that bitsandbytes has, for those that keep the same states.
 _BASES = {"adamw_clip": "adamw", "adamw_eps_inside_root": "adamw",
           "sgd_nesterov": "sgd_momentum"}
@@ -103,6 +112,9 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
         return _with_ratio(read_foreign(state, weight, "adamw", label, group))
     if graph == "adamw_schedule_free" and "z" in state:
         state = _with_offset(state, weight, group or {}, label)
+    names = _RENAMED.get(graph, {})
+    state = {names.get(name, name): value for name, value in state.items()
+             if name not in _COMPUTED.get(graph, ())}
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
