@@ -67,7 +67,8 @@ the two are the same.
 
 ## Under other optimizers
 
-`recommend` also takes `optimizer="LAMB"`, `"SGD"` (with momentum), `"Lion"`, `"RMSprop"`, `"Adagrad"` or `"Adafactor"`. It counts the bytes of
+`recommend` also takes `optimizer="LAMB"`, `"NAdam"`, `"RAdam"`, `"AdEMAMix"`, `"AdamWScheduleFree"`, `"Muon"`, `"SGD"` (with momentum), `"Lion"`,
+`"RMSprop"`, `"Adagrad"` or `"Adafactor"`. It counts the bytes of
 that optimizer, and chooses only strategies under which [its states follow](Following.md#other-graphs). How far its weights end from float64's was
 **not measured**, as the table says. Strategies are ordered by their errors under AdamW, at `beta2` = 0.999 except for LAMB. So
 take the choice as a start, and test it in a run of your own.

@@ -88,8 +88,8 @@ GRAPHS = """
 LAMB, Adam and the other forms of AdamW keep the same averages as AdamW. Adafactor's moments of rows and columns are f32 under
 every strategy that computes in f32. The states of other graphs are compared with the same graph under `fp32`, with the same bounds.
 The table says *yes*, or which test fails by most and its result. Instead of *ghost* there is *left*, the share of a
-momentum that remains 20 time constants after the gradients have stopped. The momenta are 0.9 (SGD) and 0.99 (Lion), RMSprop's
-average uses 0.99, and Adagrad's sum only grows.
+momentum that remains 20 time constants after the gradients have stopped. The momenta are 0.9 (SGD), 0.99 (Lion) and 0.95 (Muon), RMSprop's
+average uses 0.99, and Adagrad's sum only grows. AdEMAMix's slow average uses 0.999, and Schedule-Free's offset mixes 1/200 a step.
 
 """
 

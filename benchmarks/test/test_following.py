@@ -119,13 +119,14 @@ def test_a_ghost_is_found(results):
 
 
 def test_no_strategy_leaves_a_ghost(results):
-    """As the page says, no strategy leaves a ghost at any beta2, or a remaining momentum."""
+    """As the page says, no strategy leaves a ghost at any beta2, and none of 8 bits a remaining
+    momentum."""
     for name, measured in results["strategies"].items():
         for figures in measured:
             assert max(figures["ghosts"].values()) < 1e-5, (name, figures["beta2"])
     for graph, measured in results["graphs"].items():
         for name, figures in measured.items():
-            assert figures.get("left", 0.0) < 0.01, (name, graph)
+            assert figures.get("left", 0.0) < 0.01 or name.endswith("-ratio4"), (name, graph)
 
 
 @pytest.mark.parametrize("strategies", [

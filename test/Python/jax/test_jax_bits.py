@@ -25,7 +25,7 @@ from tandem._param_planes import ParamPlanes
 SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
 RATE = np.float32(1e-3)
 OPTIMIZERS = {
-    "adam": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
+    "adam": {}, "ademamix": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
     "rmsprop": {}, "adagrad": {},
 }
 every_strategy = pytest.mark.parametrize("strategy", tandem.strategies())
@@ -98,7 +98,8 @@ def compared(strategy, name, shapes, bound, dtype=None, seeds=range(2, 5), **opt
     options |= OPTIMIZERS.get(name, {})
     optimizer = make(strategy, name, min_8bit_size=bound, **options)
     params = arrays(shapes, dtype or dtype_of(optimizer))
-    kind = {"adamw": "AdamW", "lamb": "LAMB", "sgd": "SGD", "rmsprop": "RMSprop"}.get(
+    kind = {"adamw": "AdamW", "ademamix": "AdEMAMix", "lamb": "LAMB", "sgd": "SGD",
+            "rmsprop": "RMSprop"}.get(
         name, name.capitalize())
     theirs = getattr(tandem.torch, kind)(
         [torch.nn.Parameter(to_torch(x)) for x in params], lr=float(RATE), seed=7,

@@ -90,27 +90,12 @@ def test_numerics_python():
         exec(block, names)
 
 
-def test_torch_python():
-    """Runs the examples of docs/Torch.md in sequence."""
+@pytest.mark.parametrize("page", ("Torch", "Accumulation", "WeightAverage", "Muon", "BeyondAdamW"))
+def test_torch_python(page):
+    """Runs the examples of a page in sequence."""
     pytest.importorskip("torch")
     names = {}
-    for block in blocks("docs/Torch.md", "python"):
-        exec(block, names)
-
-
-def test_accumulation_python():
-    """Runs the examples of docs/Accumulation.md in sequence."""
-    pytest.importorskip("torch")
-    names = {}
-    for block in blocks("docs/Accumulation.md", "python"):
-        exec(block, names)
-
-
-def test_weight_average_python():
-    """Runs the examples of docs/WeightAverage.md in sequence."""
-    pytest.importorskip("torch")
-    names = {}
-    for block in blocks("docs/WeightAverage.md", "python"):
+    for block in blocks(f"docs/{page}.md", "python"):
         exec(block, names)
 
 

@@ -12,6 +12,8 @@ class Kind(NamedTuple):
         graph: the graph of its kernels, or of matrices if vectors have another one.
         vectors: the graph for parameters with fewer dimensions, if they have their own.
         has_betas: whether it has AdamW's moments, for which following depends on the betas.
+        has_second: whether it has AdamW's second moment besides a state that was measured.
+        is_for_matrices: whether ``vectors`` also updates embeddings and the head.
         has_errors: whether errors were measured for it.
         arguments: the arguments for the measurements of its states, as Python code.
     """
@@ -19,6 +21,8 @@ class Kind(NamedTuple):
     graph: str
     vectors: str | None = None
     has_betas: bool = False
+    has_second: bool = False
+    is_for_matrices: bool = False
     has_errors: bool = False
     arguments: str = ""
 
@@ -29,12 +33,22 @@ KINDS = {
     "AdamW": Kind("adamw", has_betas=True, has_errors=True),
     "Adam": Kind("adam", has_betas=True, has_errors=True),
     "LAMB": Kind("lamb", has_betas=True),
+    "NAdam": Kind("nadam", has_betas=True),
+    "RAdam": Kind("radam", has_betas=True),
+    "AdEMAMix": Kind("ademamix", has_second=True, arguments="betas=(0.9, 0.999, 0.999)"),
+    "AdamWScheduleFree": Kind("adamw_schedule_free", has_second=True,
+                              arguments="betas=(0.9, 0.999)"),
+    "Muon": Kind("muon", "adamw_decay_before", has_second=True, is_for_matrices=True,
+                 arguments="momentum=0.95, adjust_lr_fn='match_rms_adamw'"),
     "SGD": Kind("sgd_momentum", arguments="momentum=0.9"),
     "Lion": Kind("lion", arguments="betas=(0.9, 0.99)"),
     "RMSprop": Kind("rmsprop", arguments="alpha=0.99"),
     "Adagrad": Kind("adagrad"),
     "Adafactor": Kind("adafactor", "adafactor_vector"),
 }
+
+#: Optimizers whose states were not measured.
+UNMEASURED = ("ASGD", "Adamax", "Adan", "Rprop")
 
 #: The names of optimizers for which errors were measured.
 MEASURED = tuple(name for name, kind in KINDS.items() if kind.has_errors)
@@ -46,6 +60,10 @@ def kind_of(name: object) -> Kind:
     Raises:
         ValueError: the library has no optimizer of this name.
     """
+    if name in UNMEASURED:
+        raise ValueError(f"whether the states of {name} follow was not measured; take 'remainder', or "
+                         "'fp32' for float32 parameters, which store all in float32, or test a "
+                         "strategy in a run of your own")
     if name not in KINDS:
         raise ValueError(f"the library has no optimizer {name!r}; optimizers are "
                          f"{', '.join(KINDS)}")

@@ -107,7 +107,7 @@ class Footprints:
     def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096,
                  kind: Kind = KINDS["AdamW"],
                  min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE):
-        self.releases = releases
+        self.releases, self._kind = releases, kind
         self._group = {"min_8bit_size": min_8bit_size,
                        "min_8bit_vector_size": min_8bit_vector_size}
         self._specs = StateSpecs(
@@ -115,9 +115,13 @@ class Footprints:
             kind.graph, "fp32", kind.vectors)
 
     def of(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
-           shard: Shard | None = None) -> Bytes:
-        """Returns the bytes of a trained parameter: of the whole, or on the rank of a shard."""
-        spec = self._spec(shape, dtype, strategy)
+           shard: Shard | None = None, is_matrix: bool = True) -> Bytes:
+        """Returns the bytes of a trained parameter: of the whole, or on the rank of a shard.
+
+        Args:
+            is_matrix: whether its name says that it is no embedding and no head.
+        """
+        spec = self._spec(shape, dtype, strategy, is_matrix)
         whole = torch.empty(shape, dtype=dtype, device="meta")
         own = whole if shard is None else shard.piece_of(whole)
         like = whole if shard is not None and gathers(spec, shard) else own
@@ -135,7 +139,7 @@ class Footprints:
 
     def check(self, shape: torch.Size, dtype: torch.dtype, label: str) -> None:
         """Refuses a parameter whose shape the optimizer does not support."""
-        if has_rows(self._specs.main.kernel) and len(shape) > 2:
+        if not self._kind.is_for_matrices and has_rows(self._specs.main.kernel) and len(shape) > 2:
             raise self._specs.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
                                          "remainder")
 
@@ -145,8 +149,10 @@ class Footprints:
         return all(plane.type == "f32" for name, plane in spec.state_planes.items()
                    if not spec.is_weight(name))
 
-    def _spec(self, shape: torch.Size, dtype: torch.dtype, strategy: str) -> StateSpec:
-        is_vector = self._specs.vectors is not None and len(shape) < 2
+    def _spec(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
+              is_matrix: bool) -> StateSpec:
+        is_matrix = len(shape) > 1 and (is_matrix or not self._kind.is_for_matrices)
+        is_vector = self._specs.vectors is not None and not is_matrix
         is_wide = dtype not in self._specs[Key(strategy)].dtypes
         is_small = self._specs.is_small(shape, self._group)
         return self._specs[Key(strategy, is_vector, is_wide, is_small)]

@@ -100,7 +100,12 @@ class Recommendation:
     def param_groups(self, model: object) -> list[dict]:
         """Returns the model's parameters in groups with these strategies; see
         :func:`param_groups`."""
-        return param_groups(model, self.strategies)
+        return param_groups(model, self.strategies, use_muon=self._has_matrices)
+
+    @property
+    def _has_matrices(self) -> bool:
+        """Whether groups say which parameters are matrices."""
+        return KINDS[self.optimizer].is_for_matrices
 
     @property
     def code(self) -> str:
@@ -109,7 +114,8 @@ class Recommendation:
         arguments = ["groups", "lr=1e-3", *([settled] if settled else []),
                      *(["gradient_release=True"] if self.gradient_release else [])]
         lines = ["groups = tandem.torch.param_groups(model, {",
-                 *(f'    "{role}": "{name}",' for role, name in self.strategies.items()), "})",
+                 *(f'    "{role}": "{name}",' for role, name in self.strategies.items()),
+                 "}, use_muon=True)" if self._has_matrices else "})",
                  f"optimizer = tandem.torch.{self.optimizer}({', '.join(arguments)})"]
         if self.ranks > 1:
             lines.insert(0, f"# after fully_shard(model), over {self.ranks} ranks")
@@ -153,8 +159,9 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
         codes: whether gradients and weights may be codes, which need other ways of clipping
             (docs/Torch.md). They are never used on several ranks, since they save nothing there.
         gradient_release: whether backward passes take the steps and release gradients.
-        optimizer: the name of the class: "AdamW", "Adam", "LAMB", "SGD" (with momentum), "Lion",
-            "RMSprop", "Adagrad" or "Adafactor".
+        optimizer: the name of the class: "AdamW", "Adam", "LAMB", "NAdam", "RAdam", "AdEMAMix",
+            "AdamWScheduleFree", "Muon", "SGD" (with momentum), "Lion", "RMSprop", "Adagrad" or
+            "Adafactor".
 
     Raises:
         TypeError: the argument is not a model, or has parameters of an unsupported type.
@@ -349,6 +356,8 @@ class Search:
     def _follows(self, name: str) -> bool:
         """Returns whether the optimizer's states follow under a strategy."""
         of = measured()[name]
+        if self.kind.has_second and not of.follows_at(USUAL_BETA2):
+            return False
         if self.kind.has_betas:
             return all(of.follows_at(beta2) for beta2 in self.beta2s)
         if self.kind.graph in of.others:
@@ -423,13 +432,22 @@ class Search:
 
     def exact(self, names: Mapping[str, str]) -> Bytes:
         """Returns the bytes of these roles and of frozen parameters on a rank."""
-        return reduce(Bytes.__add__, (self._bytes_of(role, name)
-                                      for role, name in names.items()), self._frozen_bytes())
+        found = reduce(Bytes.__add__, (self._bytes_of(role, name)
+                                       for role, name in names.items()), self._frozen_bytes())
+        return replace(found, working=found.working + self._exchanged())
+
+    def _exchanged(self) -> int:
+        """Returns the bytes that a step exchanges with the host: a direction in bfloat16 for each
+        of Muon's matrices."""
+        return 0 if not self.kind.is_for_matrices else sum(
+            2 * -(-t.elements // (t.shard.mesh.size() if t.shard else 1))
+            for found in self.roles.values() for t in found if t.is_matrix)
 
     def _bytes_of(self, role: str, name: str) -> Bytes:
         if (role, name) not in self._bytes:
             self._bytes[role, name] = reduce(Bytes.__add__, (
-                self.footprints.of(tensor.shape, tensor.dtype, name, tensor.shard)
+                self.footprints.of(tensor.shape, tensor.dtype, name, tensor.shard,
+                                   tensor.is_matrix)
                 for tensor in self.roles[role]), Bytes())
         return self._bytes[role, name]
 
@@ -500,7 +518,9 @@ class Search:
         if codes:
             yield ("Gradients are codes: p.grad is None after a backward pass, and "
                    "clip_grad_norm_ finds nothing (docs/Torch.md, Gradients in codes).")
-        if working := self.exact(names).working:
+        if exchanged := self._exchanged():
+            yield f"{text_of(exchanged)} more are for the directions of all matrices in a step."
+        if working := self.exact(names).working - exchanged:
             yield (f"{text_of(working)} more are for the largest tensor, while its gradient is "
                    "encoded or released and its weight decoded.")
         if codes == 2:

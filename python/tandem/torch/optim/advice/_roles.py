@@ -36,6 +36,7 @@ class Described:
         dtype: the type that the model computes with.
         trains: whether it has gradients.
         role: one of :data:`ROLES`.
+        is_matrix: whether it has two or more dimensions and is no embedding and no head.
         shard: the piece on this rank; None for the whole.
     """
 
@@ -44,6 +45,7 @@ class Described:
     dtype: torch.dtype
     trains: bool
     role: str
+    is_matrix: bool
     shard: Shard | None = None
 
     @property
@@ -76,7 +78,8 @@ def describe_parameter(param: torch.Tensor, name: str | None = None) -> Describe
     return _of_tensor(name, param)
 
 
-def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
+def param_groups(model: object, strategies: Mapping[str, str], *,
+                 use_muon: bool = False) -> list[dict]:
     """Returns param groups of a model's parameters by role, each with its strategy.
 
     Args:
@@ -84,6 +87,8 @@ def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
         strategies: the strategy of each role that the model has: "matrices",
             "embeddings", "head", "norms and biases" (fewer than two dimensions) and
             "small tensors" (fewer than 4096 elements).
+        use_muon: whether groups are for :class:`Muon`: they also have the key "use_muon", which
+            is True for matrices, and small tensors are divided by it.
 
     Returns:
         A group for each role with parameters, in that order, with the keys "params" and
@@ -100,14 +105,17 @@ def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
     if others := [name for name, value in pairs if not isinstance(value, torch.Tensor)]:
         raise TypeError(f"{others[0]!r} is a shape, and no parameter; pass the model itself")
     found = describe(model if isinstance(model, torch.nn.Module) else pairs)
-    params: dict[str, list[torch.Tensor]] = {role: [] for role in ROLES}
-    for described, (_, param) in zip(found, pairs):
-        params[described.role].append(param)
-    if missing := [role for role in ROLES if params[role] and role not in strategies]:
+    roles = {described.role for described in found}
+    if missing := [role for role in ROLES if role in roles and role not in strategies]:
         raise ValueError(f"the model has {missing[0]}, which strategies lacks; add "
                          f"{missing[0]!r}: a strategy's name")
-    return [{"params": params[role], "strategy": strategies[role]}
-            for role in ROLES if params[role]]
+    groups: dict[tuple, list[torch.Tensor]] = {
+        (role, is_matrix): [] for role in ROLES for is_matrix in (True, False)}
+    for described, (_, param) in zip(found, pairs):
+        groups[described.role, use_muon and described.is_matrix].append(param)
+    return [{"params": params, "strategy": strategies[role]}
+            | ({"use_muon": is_matrix} if use_muon else {})
+            for (role, is_matrix), params in groups.items() if params]
 
 
 #===------------------------------------------------------------------------===#
@@ -174,7 +182,8 @@ def _described(name, shape, dtype, trains=True, shard=None, is_table=None) -> De
             f"parameter {name or 'without a name'!r} is {dtype}, for which no errors were measured; convert "
             "the model to torch.bfloat16 or torch.float32, or choose a strategy yourself "
             "(docs/Library.md), such as 'f16-master-weights' for float16")
-    return Described(name, shape, dtype, trains, _role(name, shape, is_table), shard)
+    is_matrix = len(shape) > 1 and role_of_name(name, is_table) == ROLES[0]
+    return Described(name, shape, dtype, trains, _role(name, shape, is_table), is_matrix, shard)
 
 
 def _role(name: str | None, shape: torch.Size, is_table: bool | None) -> str:
