@@ -46,7 +46,8 @@ def tensors_of(examples, offset=0, unit=1):
 def rows_of(kernel, graph, strategy):
     """Returns two rows of scalars."""
     typical = cases.hypers(graph, strategy)
-    return [typical, typical | {"lr": 0.25, "weight_decay": 0.0}]
+    others = {"lr": 0.25, "weight_decay": 0.0}
+    return [typical, typical | {name: others[name] for name in others if name in typical}]
 
 
 def check(graph, strategy, chip, kinds, *, sizes=SIZES, offset=0, **options):

@@ -59,7 +59,8 @@ def examples(graph, strategy, kind, sizes):
 def rows_of(graph, strategy):
     """Returns two rows of scalars."""
     typical = cases.hypers(graph, ALL[strategy])
-    return [typical, typical | {"lr": 0.25, "weight_decay": 0.0}]
+    others = {"lr": 0.25, "weight_decay": 0.0}
+    return [typical, typical | {name: others[name] for name in others if name in typical}]
 
 
 def want_of(graph, strategy, tensors, rows):

@@ -15,8 +15,8 @@
 
 from . import arithmetic, cases, dither, formats, matrices, metrics, philox, scaled, storage
 from .matrices import MATRIX_GRAPHS, matrix_plane_types, matrix_state, matrix_step
-from .optimizers import (BF16_STRATEGIES, EXTERNAL_GRAPHS, GRAPHS, HOST, OUTSIDE_STRATEGIES, SCALED_LIBRARY,
-                         SCALED_STRATEGIES, STRATEGIES, TENSOR_LIBRARY,
-                         TENSOR_STRATEGIES, Strategy, bytes_per_parameter, flags,
-                         plane_entries, plane_groups, plane_types, role_draw,
-                         smallest_group, step, steps, takes_whole_tensors, trace, traces)
+from .optimizers import (EXTERNAL_GRAPHS, GRAPHS, HOST, bytes_per_parameter, flags, plane_entries,
+                         plane_groups, plane_types, smallest_group, step, steps,
+                         takes_whole_tensors, trace, traces)
+from .strategies import (BF16_STRATEGIES, OUTSIDE_STRATEGIES, SCALED_LIBRARY, SCALED_STRATEGIES,
+                         STRATEGIES, TENSOR_LIBRARY, TENSOR_STRATEGIES, Strategy, role_draw)

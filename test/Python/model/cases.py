@@ -14,7 +14,8 @@ import zlib
 import numpy as np
 
 from .formats import FORMATS, decode, encode
-from .optimizers import GRAPHS, MOMENT, plane_entries, plane_types
+from .optimizers import GRAPHS, plane_entries, plane_types
+from .strategies import MOMENT
 from .storage import Draw
 
 # Typical hyperparameters by name; beta2's bf16 expansion is (1, -0.00099).

@@ -20,7 +20,7 @@ from model import (MATRIX_GRAPHS, OUTSIDE_STRATEGIES, SCALED_STRATEGIES, STRATEG
                    TENSOR_STRATEGIES, Strategy, cases, matrix_state, plane_types)
 from model.formats import decode, encode
 from model.matrices import storage_of
-from model.optimizers import MOMENT
+from model.strategies import MOMENT
 from model.scaled import Scaled
 from model.storage import Draw, Expansion, Kahan, Plain, nearest
 from support.kernels import assert_same, seed_of, write_strategies

@@ -19,7 +19,7 @@ from model import SCALED_LIBRARY, STRATEGIES, cases, matrix_state, matrix_step
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode)
 from model.matrices import matrix_graph, storage_of
-from model.optimizers import Strategy
+from model.strategies import Strategy
 from model.scaled import ROW, WHOLE, Scaled
 from model.storage import Draw, Expansion, Plain, nearest
 from support.fake_gpu import FakeGPU

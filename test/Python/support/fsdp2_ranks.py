@@ -34,7 +34,7 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
 
 import tandem.torch as tt
 from model.codes import FloatCode, MinifloatCode, PairCode, RootCode
-from model.optimizers import Strategy
+from model.strategies import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
 from support.delayed import with_delayed_gradients

@@ -73,6 +73,71 @@ def rmsprop_listing(f, g, th, s, h, t):
     return {"param": th + f(-h["lr"]) * (g / d), "square_avg": v}
 
 
+def powers(t):
+    return lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
+
+
+def nadam_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    d = np.sqrt(v * f(1 / (1 - powers(t)(h["beta2"])))) + f(h["eps"])
+    u = (f(h["ahead"]) * g + f(h["back"]) * m) / d
+    return {"param": th + f(-h["lr"]) * u, "exp_avg": m, "exp_avg_sq": v}
+
+
+def radam_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    d = f(h["adaptive"]) * (np.sqrt(v) + f(h["eps"])) + f(1 - h["adaptive"])
+    u = f(h["scale"]) * (m * f(1 / (1 - powers(t)(h["beta1"])))) / d
+    return {"param": th + f(-h["lr"]) * u, "exp_avg": m, "exp_avg_sq": v}
+
+
+def adamax_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    old = f(h["beta2"]) * s["exp_inf"]
+    over = (np.abs(g) + f(h["eps"])) - old
+    u = old + np.where(over > 0, over, f(0))
+    rate = h["lr"] / (1 - powers(t)(h["beta1"]))
+    return {"param": th + f(-rate) * (m / u), "exp_avg": m, "exp_inf": u}
+
+
+def adan_listing(f, g, th, s, h, t):
+    power = powers(t)
+    x = f(h["difference"]) * (g - s["previous"])
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    d = f(h["beta2"]) * s["exp_avg_diff"] + f(1 - h["beta2"]) * x
+    y = g + f(h["beta2"]) * x
+    v = f(h["beta3"]) * s["exp_avg_sq"] + f(1 - h["beta3"]) * (y * y)
+    mix = m * f(1 / (1 - power(h["beta1"]))) + d * f(h["beta2"] / (1 - power(h["beta2"])))
+    u = mix / (np.sqrt(v * f(1 / (1 - power(h["beta3"])))) + f(h["eps"]))
+    keep = 1 / (1 + h["lr"] * h["weight_decay"])
+    return {"param": f(keep) * th + f(-(h["lr"] * keep)) * u, "exp_avg": m, "exp_avg_diff": d,
+            "exp_avg_sq": v, "previous": g}
+
+
+def asgd_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    th = f(1 - h["lr"] * h["lambd"]) * th + f(-h["lr"]) * g
+    return {"param": th, "ax": s["ax"] + f(h["mixing"]) * (th - s["ax"])}
+
+
+def rprop_listing(f, g, th, s, h, t):
+    size = np.where(s["step_size"] == 0, f(h["lr"]), s["step_size"])
+    product = g * s["previous"]
+    factor = np.where(product < 0, f(h["etaminus"]), np.where(product > 0, f(h["etaplus"]), f(1)))
+    scaled = factor * size
+    scaled = np.where(scaled < f(h["least"]), f(h["least"]), scaled)
+    scaled = np.where(scaled > f(h["most"]), f(h["most"]), scaled)
+    g = np.where(product < 0, f(0), g)
+    size = s["step_size"] + (scaled - s["step_size"])
+    sign = np.where(g > 0, f(1), np.where(g < 0, f(-1), g))
+    return {"param": th + -size * sign, "previous": g, "step_size": size}
+
+
 def ademamix_listing(f, g, th, s, h, t):
     power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
     m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
@@ -149,6 +214,12 @@ LISTINGS = {
     "rmsprop": rmsprop_listing,
     "adagrad": adagrad_listing,
     "ademamix": ademamix_listing,
+    "nadam": nadam_listing,
+    "radam": radam_listing,
+    "adamax": adamax_listing,
+    "adan": adan_listing,
+    "asgd": asgd_listing,
+    "rprop": rprop_listing,
     "adamw_schedule_free": adamw_schedule_free_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,

@@ -20,7 +20,7 @@ from model.codes import (ExpandedCode, FloatCode, LinearCode, MinifloatCode, Pai
                          SoftsignCode)
 from model.matrices import shape_of, shaped, storage_of
 from model.metrics import tree_sum
-from model.optimizers import Strategy
+from model.strategies import Strategy
 from model.scaled import WHOLE, Scaled
 from model.storage import Draw, Expansion, Plain, Remainder
 

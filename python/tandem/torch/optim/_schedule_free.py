@@ -16,7 +16,7 @@ from tandem.torch.optim.state._weights import weight_of, whole_value
 
 #: The entry of a parameter's state that has its weight of train mode, in state dicts of eval mode.
 _WEIGHT = "train_weight"
-#: What a param group keeps over steps, and its first values.
+#: The entries of a param group that steps change, and their first values.
 _RUNNING = {"k": 0, "weight_sum": 0.0, "lr_max": -1.0, "scheduled_lr": 0.0}
 #: Features of optimizers that this one lacks, and the reasons.
 _REASONS = {

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from model import matrix_step
 from model.codes import FloatCode, PairCode, RootCode
-from model.optimizers import Strategy
+from model.strategies import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
 from support.kernels import write_strategies
