@@ -144,9 +144,10 @@ def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
     """
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
         storages[role] = floats("f32")
-    # An average is stored like its weight.
-    if AVERAGE in storages:
-        storages[AVERAGE] = floats("f32")
+    # An average is stored like its weight; "ax" is that of the graph asgd.
+    for role in (AVERAGE, "ax"):
+        if role in storages:
+            storages[role] = floats("f32")
     for role in _roles(kernel, RoleKind.STATE):
         # Kahan's compensation and exact sums are only for their own formats.
         if not described(storages[role]).has_f32_value:

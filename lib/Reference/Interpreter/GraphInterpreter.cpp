@@ -221,13 +221,31 @@ void GraphInterpreter::raiseFlags() {
 // Binding
 //===----------------------------------------------------------------------===//
 
+/// Returns the storage of an argument, or null. An average of weights that no
+/// rule matches is stored like the first param.
+static StorageAttrInterface findStorage(StrategyOp strategy, RoleAttr role,
+                                        ArrayRef<BlockArgument> tensors) {
+  StorageAttrInterface storage = strategy.getStorage(role);
+  if (storage || role.getMoment() != Moment::average)
+    return storage;
+  for (BlockArgument tensor : tensors) {
+    RoleAttr other = getRole(tensor);
+    if (other.getKind() != RoleKind::param)
+      continue;
+    storage = strategy.getStorage(other);
+    return storage ? storage.getAverageStorage(strategy.getCompute()) : storage;
+  }
+  return {};
+}
+
 llvm::Error GraphInterpreter::bindArguments() {
   SmallVector<RoleAttr> roles;
   SmallVector<StorageAttrInterface> storages;
   for (BlockArgument argument : reader.getTensors()) {
     RoleAttr role = getRole(argument);
     StringRef name = role.getName().getValue();
-    StorageAttrInterface storage = strategy.getStorage(role);
+    StorageAttrInterface storage =
+        findStorage(strategy, role, reader.getTensors());
     if (!storage)
       return makeError("strategy '" + strategy.getSymName() +
                        "' has no rule for the " +

@@ -107,7 +107,11 @@ private:
           state.hypers[name] = chooseHyper(role, strategy.getCompute());
         continue;
       }
-      for (const Plane &plane : strategy.getStorage(role).getPlanes())
+      StorageAttrInterface storage = strategy.getStorage(role);
+      if (role.getMoment() == Moment::average)
+        storage = strategy.getStorage(getRole(graph.getArgument(0)))
+                      .getAverageStorage(strategy.getCompute());
+      for (const Plane &plane : storage.getPlanes())
         state.planes[name + plane.suffix] = draw(plane, size);
     }
     return state;
