@@ -115,7 +115,7 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
             each.step()
             each.zero_grad()
     found = differences(model, optimizer, whole, reference)
-    if options.get("ema_decay"):
+    if options.get("ema_decay") or options.get("optimizer") == "AdamWScheduleFree":
         pairs = zip(tt.averages(optimizer), tt.averages(reference))
         found += [f"average of {name}" for (name, own), (_, want) in pairs
                   if not torch.equal(gather(own), gather(want))]
@@ -167,6 +167,8 @@ CASES = {
     "metrics": ("collage-plus", {"metrics": True, "skip_nonfinite": True}),
     "maximize": ("collage-plus", {"maximize": True}),
     "LAMB": ("coat", {"optimizer": "LAMB", "min_8bit_size": 0}),
+    "AdEMAMix": ("flash-f16", {"optimizer": "AdEMAMix", "min_8bit_size": 0}),
+    "schedule-free": ("dither-mulaw", {"optimizer": "AdamWScheduleFree", "min_8bit_size": 0}),
     "Adafactor": ("collage-plus", {"optimizer": "Adafactor"}),
     "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
     "release": ("collage-plus", {"gradient_release": True}),

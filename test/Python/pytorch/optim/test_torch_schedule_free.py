@@ -165,6 +165,46 @@ def test_checkpoints_of_both_modes_continue(evaluates, named):
     assert resumed.param_groups[0]["weight_sum"] == other.param_groups[0]["weight_sum"]
 
 
+class Texts(torch.utils.data.Dataset):
+    """Random tokens."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        tokens = torch.randint(0, 64, (16,), generator=torch.Generator().manual_seed(index))
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def with_trainer(folder, resume=None):
+    """Trains with the Trainer of transformers, which evaluates before it saves."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=32)).bfloat16()
+    optimizer = tt.AdamWScheduleFree(model.named_parameters(), lr=5e-3, warmup_steps=3,
+                                     strategy="flash-f16")
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder), max_steps=8, per_device_train_batch_size=4, report_to=[],
+        save_steps=4, eval_strategy="steps", eval_steps=2, use_cpu=True, disable_tqdm=True)
+    constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=Texts(),
+                                   eval_dataset=Texts(), optimizers=(optimizer, constant))
+    trainer.train(resume_from_checkpoint=resume)
+    return model, optimizer
+
+
+def test_the_trainer_of_transformers(tmp_path):
+    """Its checkpoints have the averages as weights, and a run goes on from one bit for bit."""
+    model, optimizer = with_trainer(tmp_path / "whole")
+    resumed, other = with_trainer(tmp_path / "half", str(tmp_path / "whole/checkpoint-4"))
+    for each in (optimizer, other):
+        each.train()
+    assert all(map(torch.equal, model.parameters(), resumed.parameters()))
+    assert optimizer.param_groups[0]["k"] == other.param_groups[0]["k"] == 8
+
+
 def test_states_of_the_package_load():
     ours, theirs = params_of(), params_of()
     reference = reference_of(theirs, **OPTIONS)
