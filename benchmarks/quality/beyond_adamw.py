@@ -207,8 +207,6 @@ def label(studied: Studied, strategy: str) -> str:
 
 def loss_cells(losses: dict, strategy: str) -> list[str]:
     """Returns the cells with a strategy's mean loss and its distance from fp32's."""
-    if strategy not in losses:
-        return ["", ""]
     mean = f"{statistics.fmean(losses[strategy]):.4f}"
     if strategy == "fp32":
         return [mean, ""]
@@ -218,21 +216,37 @@ def loss_cells(losses: dict, strategy: str) -> list[str]:
 
 
 def rows(name: str, found: dict) -> str:
-    """Returns the table of an optimizer."""
-    ordered = sorted(found["errors"].items(), key=lambda item: (item[1]["bytes"], item[0]))
+    """Returns the table of an optimizer's trainings."""
+    ordered = sorted(found["losses"], key=lambda strategy: found["errors"][strategy]["bytes"])
     return table(["strategy", "bytes", "error", "validation loss", "above `fp32`'s"], [
-        [label(STUDIED[name], strategy), f"{of['bytes']:.2f}", f"{of['error']:.2g}",
-         *loss_cells(found["losses"], strategy)] for strategy, of in ordered])
+        [label(STUDIED[name], strategy), *error_cells(found, strategy),
+         *loss_cells(found["losses"], strategy)] for strategy in ordered])
+
+
+def error_cells(found: dict, strategy: str) -> list[str]:
+    of = found["errors"][strategy]
+    return [f"{of['bytes']:.2f}", f"{of['error']:.2g}"]
+
+
+def all_rows(found: dict) -> str:
+    """Returns the table of errors under all strategies."""
+    first = next(iter(found.values()))["errors"]
+    ordered = sorted((name for name in first if name != PEER),
+                     key=lambda name: (first[name]["bytes"], name))
+    heads = [f"`{name}`: {what}" for name in found for what in ("bytes", "error")]
+    return table(["strategy", *heads], [
+        [f"`{strategy}`", *(cell for of in found.values() for cell in error_cells(of, strategy))]
+        for strategy in ordered])
 
 
 def render(found: dict, page: pathlib.Path = PAGE) -> str:
     """Returns the page with the tables of these results."""
-    text = page.read_text()
-    for name in STUDIED:
+    text, of = page.read_text(), found["optimizers"]
+    tables = {name: rows(name, of[name]) for name in of} | {"errors": all_rows(of)}
+    for name, shown in tables.items():
         before, rest = text.split(BEGIN.format(name))
         _, after = rest.split(END.format(name))
-        text = (f"{before}{BEGIN.format(name)}\n{rows(name, found['optimizers'][name])}\n\n"
-                f"{END.format(name)}{after}")
+        text = f"{before}{BEGIN.format(name)}\n{shown}\n\n{END.format(name)}{after}"
     return text
 
 

@@ -35,15 +35,15 @@ def test_page_is_up_to_date(script):
 
 
 def test_committed_training(script):
-    """At every stage f32 states train as PyTorch's do, others nearly so, and all of them go on from a
-    checkpoint."""
+    """At every stage f32 states train as PyTorch's do, except for the last bits of weights, others
+    nearly so, and all of them go on from a checkpoint bit for bit."""
     training = script.load("deepspeed_offload")["training"]
     for stage in map(str, script.STAGES):
         exact = training["torch.optim.AdamW, fused"][stage]["losses"]
         for name in script.STRATEGIES:
             losses = training[name][stage]["losses"]
             assert losses[1] == losses[2]
-            assert losses == exact if name == "fp32" else losses == pytest.approx(exact, rel=2e-3)
+            assert losses == pytest.approx(exact, rel=1e-4 if name == "fp32" else 1e-3)
     assert training["dither-mulaw"]["2"]["state_bytes"] == 2.25
 
 
@@ -68,4 +68,4 @@ def test_training(script):
     pytest.importorskip("deepspeed")
     ours, theirs = (script.in_process(name, 2)["losses"]
                     for name in ("fp32", "torch.optim.AdamW, fused"))
-    assert ours == theirs
+    assert ours == pytest.approx(theirs, rel=1e-4)

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ RESULTS = ROOT / "benchmarks/results"
 sys.path.append(str(QUALITY))
 
 import averages  # noqa: E402
+import beyond_adamw  # noqa: E402
 import muon  # noqa: E402
 import exact_expansion  # noqa: E402
 import gradient_sum  # noqa: E402
@@ -557,3 +559,31 @@ def test_a_short_training_with_muon(tmp_path):
     found = json.loads((tmp_path / "muon.json").read_text())
     assert found["errors"]["fp32"]["errors"][0] < 0.02
     assert len({losses[0] for losses in found["losses"].values()}) == 3
+
+
+#===------------------------------------------------------------------------===#
+# Optimizers beyond AdamW
+#===------------------------------------------------------------------------===#
+
+
+def test_tables_beyond_adamw():
+    """States of 8 bits end where f32's do, and bfloat16 to nearest does not."""
+    found = json.loads((beyond_adamw.RESULTS / "beyond_adamw.json").read_text())
+    assert beyond_adamw.render(found) == beyond_adamw.PAGE.read_text(), (
+        "run benchmarks/quality/beyond_adamw.py --page")
+    for of in found["optimizers"].values():
+        errors = {name: cell["error"] for name, cell in of["errors"].items()}
+        assert max(errors["flash-f16"], errors["dither-mulaw"]) < 0.1 < errors[beyond_adamw.PEER]
+        losses = {name: statistics.fmean(cells) for name, cells in of["losses"].items()}
+        assert max(losses[name] for name in beyond_adamw.TRAINED) < losses["fp32"] + 0.01
+        assert losses[beyond_adamw.PEER] > losses["fp32"] + 0.1
+
+
+def test_a_short_training_beyond_adamw(tmp_path):
+    pytest.importorskip("schedulefree")
+    subprocess.run([sys.executable, QUALITY / "beyond_adamw.py", "--quick", "--steps", "12",
+                    "--seeds", "1", "--results", tmp_path], check=True)
+    found = json.loads((tmp_path / "beyond_adamw.json").read_text())
+    for of in found["optimizers"].values():
+        assert of["errors"]["fp32"]["error"] < 1e-3
+        assert len({losses[0] for losses in of["losses"].values()}) == 3

@@ -228,14 +228,12 @@ static StorageAttrInterface findStorage(StrategyOp strategy, RoleAttr role,
   StorageAttrInterface storage = strategy.getStorage(role);
   if (storage || role.getMoment() != Moment::average)
     return storage;
-  for (BlockArgument tensor : tensors) {
-    RoleAttr other = getRole(tensor);
-    if (other.getKind() != RoleKind::param)
-      continue;
-    storage = strategy.getStorage(other);
-    return storage ? storage.getAverageStorage(strategy.getCompute()) : storage;
-  }
-  return {};
+  const BlockArgument *param = llvm::find_if(tensors, [](BlockArgument tensor) {
+    return getRole(tensor).getKind() == RoleKind::param;
+  });
+  if (param != tensors.end())
+    storage = strategy.getStorage(getRole(*param));
+  return storage ? storage.getAverageStorage(strategy.getCompute()) : storage;
 }
 
 llvm::Error GraphInterpreter::bindArguments() {
