@@ -16,6 +16,15 @@ from tandem.torch.optim._library import _given, _Library
 #===------------------------------------------------------------------------===#
 
 
+def _growing(first: float, last: float, share: float) -> float:
+    """Returns a decay that grows from one to another (equation 4 of the paper): the number of steps
+    in which the average forgets half grows linearly."""
+    if share >= 1 or not first > 0 < last:
+        return last
+    near, far = math.log(first), math.log(last)
+    return min(math.exp(near * far / ((1 - share) * far + share * near)), last)
+
+
 class _AdEMAMixHypers(Hypers):
     """AdEMAMix's hyperparameters, two of which can grow over the first steps."""
 
@@ -26,15 +35,15 @@ class _AdEMAMixHypers(Hypers):
         value = super().value_at(name, group, index, step, dtype, shape)
         if name == "alpha" and group["t_alpha"]:
             return min(step / group["t_alpha"], 1.0) * value
-        fast = self.number("beta1", group, index)
-        if name == "beta3" and group["t_beta3"] and value > 0 < fast:
-            # The number of steps in which the average forgets half grows linearly.
-            share = min(step / group["t_beta3"], 1.0)
-            slow, fast = math.log(value), math.log(fast)
-            return min(math.exp(slow * fast / ((1 - share) * slow + share * fast)), value)
+        if name == "beta3" and group["t_beta3"]:
+            return _growing(self.number("beta1", group, index), value, step / group["t_beta3"])
         return value
 
     def check(self, group: Mapping, index: int) -> None:
+        if self.is_captured and (group["t_alpha"] or group["t_beta3"]):
+            raise ValueError(f"param group {index} has t_alpha or t_beta3, with which AdEMAMix reads "
+                             "the count of steps on the CPU, so that its steps cannot be captured; "
+                             "leave capturable out")
         for name in ("t_alpha", "t_beta3"):
             steps = group[name]
             if steps is not None and not steps > 0:
@@ -67,9 +76,6 @@ class AdEMAMix(_Library):
 
     def __init__(self, params: Iterable, lr=None, betas=None, alpha=None, t_alpha=None,
                  t_beta3=None, eps=None, weight_decay=None, **options):
-        if options.get("capturable") and (t_alpha or t_beta3):
-            raise ValueError("AdEMAMix computes t_alpha and t_beta3 from the count of steps on the "
-                             "CPU, so that its steps cannot be captured; leave capturable out")
         hypers = _given(lr=lr, betas=betas, alpha=alpha, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "ademamix", t_alpha=t_alpha, t_beta3=t_beta3, **hypers, **options)
 

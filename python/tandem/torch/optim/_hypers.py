@@ -22,6 +22,8 @@ class Hypers:
 
     Attributes:
         defaults: the defaults of a param group, by key.
+        is_captured: whether counts of steps are on the GPU, where :meth:`value_at` cannot read
+            them.
         count: the state's key for a count of steps that only :meth:`value_at` reads, if any.
     """
 
@@ -36,6 +38,7 @@ class Hypers:
     def __init__(self, owner: str, graph: str):
         self.owner, self.graph = owner, graph
         self.defaults: dict = {}
+        self.is_captured = False
 
     def defaults_of(self, hypers: Mapping[str, float | None]) -> dict:
         """Returns the defaults of a param group in PyTorch's form.

@@ -209,6 +209,7 @@ class Optimizer(torch.optim.Optimizer):
         specs = _specs(self._arguments, self._HYPERS.count)
         _check_release(specs, self._arguments)
         hypers = self._HYPERS(type(self).__name__, specs.main.kernel.name)
+        hypers.is_captured = bool(capturable)
         self._groups = ParamGroups(specs, hypers, self._arguments)
         self._store = StateStore(self._groups)
         self._gradients = CodedGradients()

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
+from tandem.torch.optim._adam_family import _AdEMAMixHypers
 from tandem.torch.optim.state._weights import whole_value
 
 BETAS, ALPHA, EPS = (0.9, 0.999, 0.9999), 5.0, 1e-8
@@ -177,13 +178,21 @@ def test_states_of_other_libraries_load():
     assert torch.equal(param, other)
 
 
+def test_captured_steps_have_no_schedule():
+    """A GPU has the count of steps, from which the CPU would compute alpha."""
+    hypers = _AdEMAMixHypers("AdEMAMix", "ademamix")
+    hypers.is_captured = True
+    hypers.check({"t_alpha": None, "t_beta3": None}, 0)
+    with pytest.raises(ValueError, match="param group 1 has t_alpha or t_beta3, .* cannot be captured"):
+        hypers.check({"t_alpha": 10, "t_beta3": None}, 1)
+
+
 @pytest.mark.parametrize("options, message", [
     ({"t_alpha": 0}, r"t_alpha of param group 0 is 0; it is a number of steps above 0"),
     ({"t_beta3": -1}, r"t_beta3 of param group 0 is -1"),
     ({"betas": (0.0, 0.999, 0.9999), "t_beta3": 10}, "the first and the third must be above 0"),
     ({"betas": (0.9, 0.999, 1.0)}, "beta3"),
     ({"betas": (0.9, 0.999)}, "betas of param group 0 must be 3 numbers"),
-    ({"capturable": True, "t_alpha": 10}, "computes t_alpha and t_beta3 from the count of steps"),
     ({"amsgrad": True}, "does not compute amsgrad=True"),
 ])
 def test_refusals(options, message):
