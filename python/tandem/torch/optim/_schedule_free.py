@@ -104,7 +104,8 @@ class AdamWScheduleFree(_Library):
     def _defaults(self) -> dict:
         defaults = super()._defaults()
         del defaults["mixing"]
-        return defaults | {"warmup_steps": 0, "r": 0.0, "weight_lr_power": 2.0, **_RUNNING}
+        return defaults | {"warmup_steps": 0, "r": 0.0, "weight_lr_power": 2.0,
+                           "train_mode": True, **_RUNNING}
 
     #===--------------------------------------------------------------------===#
     # Steps
@@ -137,13 +138,24 @@ class AdamWScheduleFree(_Library):
     def eval(self) -> None:
         """Gives the parameters their averages, rounded to nearest, until :meth:`train`."""
         if self._hidden is None:
-            self._hidden = swapped_weights(self)
+            self._enter_eval(swapped_weights(self))
 
     def train(self) -> None:
         """Gives the parameters the weights of train mode again, bit for bit."""
         if self._hidden is not None:
             write_weights(self._groups.params, self._hidden)
             self._hidden, self._store.shows_averages = None, False
+            self._note_mode(True)
+
+    def _enter_eval(self, hidden: list[torch.Tensor]) -> None:
+        """Notes that parameters hold averages in place of these weights."""
+        self._hidden, self._store.shows_averages = hidden, True
+        self._note_mode(False)
+
+    def _note_mode(self, is_training: bool) -> None:
+        """Writes the mode to the param groups, as the package does: checkpoints then have it."""
+        for group in self.param_groups:
+            group["train_mode"] = is_training
 
     def _average_of(self, groups: ParamGroups, param: torch.Tensor,
                     state: Mapping | None) -> torch.Tensor:
@@ -193,8 +205,8 @@ class AdamWScheduleFree(_Library):
         states = {key: dict(state) for key, state in state_dict["state"].items()}
         weights = {key: state.pop(_WEIGHT) for key, state in states.items() if _WEIGHT in state}
         weights = [weights.get(key) for key in _keys(state_dict["param_groups"], self.param_groups)]
-        groups = [dict(group) for group in state_dict["param_groups"]]
-        is_training = all(group.pop("train_mode", True) for group in groups)
+        is_training = all(group.get("train_mode", True) for group in state_dict["param_groups"])
+        groups = [group | {"train_mode": True} for group in state_dict["param_groups"]]
         if not is_training and None in weights:
             raise ValueError("the state dict was saved in eval mode and does not have the weights of "
                              "train mode; save the model and the optimizer after optimizer.train()")
@@ -203,9 +215,8 @@ class AdamWScheduleFree(_Library):
             {**state_dict, "param_groups": groups,
              "state": {key: state for key, state in states.items() if state}}, strict, convert)
         if not is_training:
-            self._hidden = [weight.to(param, copy=True)
-                            for weight, param in zip(weights, self._groups.params)]
-            self._store.shows_averages = True
+            self._enter_eval([weight.to(param, copy=True)
+                              for weight, param in zip(weights, self._groups.params)])
         return found
 
     def __getstate__(self) -> dict:

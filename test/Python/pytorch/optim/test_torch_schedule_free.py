@@ -222,6 +222,24 @@ def test_states_of_the_package_load():
         optimizer.load_state_dict(reference.state_dict())
 
 
+def test_a_checkpoint_of_eval_mode_without_weights_is_refused():
+    """torch.distributed.checkpoint restores only what a fresh optimizer has, which is in train mode."""
+    params = params_of()
+    optimizer = tt.AdamWScheduleFree(params, strategy="fp32", **OPTIONS)
+    train(params, optimizer, 3)
+    fresh = optimizer.state_dict()
+    optimizer.eval()
+    shown = optimizer.state_dict()
+    assert shown["param_groups"][0].keys() == fresh["param_groups"][0].keys()
+    assert shown["param_groups"][0]["train_mode"] is False
+    for state in shown["state"].values():
+        del state["train_weight"]
+    optimizer.train()
+    with pytest.raises(ValueError, match="saved in eval mode and does not have the weights"):
+        optimizer.load_state_dict(shown)
+    optimizer.load_state_dict(fresh)
+
+
 def test_copies_and_pickles():
     params = params_of(torch.bfloat16)
     optimizer = tt.AdamWScheduleFree(params, strategy="dither-mulaw", **OPTIONS)
