@@ -187,6 +187,25 @@ def test_captured_steps_have_no_schedule():
         hypers.check({"t_alpha": 10, "t_beta3": None}, 1)
 
 
+def test_states_of_bitsandbytes_load():
+    """Its first tensor has both averages."""
+    param, given = weight_of(), gradients(25)
+    optimizer = tt.AdEMAMix([param], 1e-2, strategy="fp32")
+    run(param, optimizer, given)
+    state = optimizer.state[param]
+    foreign = {"state": {0: {"step": 25, "state2": state["exp_avg_sq"].clone(),
+                             "state1": torch.stack([state["exp_avg"], state["exp_avg_slow"]])}},
+               "param_groups": [{"params": [0], "lr": 1e-2, "betas": BETAS, "alpha": ALPHA,
+                                 "t_alpha": None, "t_beta3": None, "eps": EPS,
+                                 "weight_decay": 0.01}]}
+    other = torch.nn.Parameter(param.detach().clone())
+    resumed = tt.AdEMAMix([other], 1e-2, strategy="fp32")
+    resumed.load_state_dict(foreign)
+    run(param, optimizer, given)
+    run(other, resumed, given)
+    assert torch.equal(param, other)
+
+
 @pytest.mark.parametrize("options, message", [
     ({"t_alpha": 0}, r"t_alpha of param group 0 is 0; it is a number of steps above 0"),
     ({"t_beta3": -1}, r"t_beta3 of param group 0 is -1"),

@@ -186,6 +186,24 @@ def test_bitsandbytes_8bit():
     assert_bits(read(wrapped, weight).values["exp_avg"], found.values["exp_avg"])
 
 
+def test_bitsandbytes_ademamix():
+    """Its first tensor has both averages, each with scales of its own."""
+    weight = torch.zeros(2, 150, dtype=torch.bfloat16)
+    both = {"state1": torch.stack([CODES, CODES.flip(1)]), "qmap1": dynamic_map(True),
+            "absmax1": torch.stack([ABSMAX, 2 * ABSMAX])}
+    found = read({"step": 5} | both | moment(2, False), weight, "ademamix")
+    assert list(found.values) == ["exp_avg", "exp_avg_slow", "exp_avg_sq"]
+    assert_bits(found.values["exp_avg"].view(-1)[PLACES], DECODED[True])
+    assert_bits(found.values["exp_avg_sq"].view(-1)[PLACES], DECODED[False])
+    slow = dynamic_map(True)[CODES.flip(1).int()].view(-1) * (
+        2 * ABSMAX).repeat_interleave(256)[:300]
+    assert_bits(found.values["exp_avg_slow"].view(-1), slow)
+    wide = {"step": 5, "state1": torch.randn(2, 2, 150), "state2": torch.rand(2, 150)}
+    assert_bits(read(wide, weight, "ademamix").values["exp_avg_slow"], wide["state1"][1])
+    with pytest.raises(ValueError, match=r"AdEMAMix has two averages of the weight's shape \(2, 150\)"):
+        read({"step": 5} | moment(1, True) | moment(2, False), weight, "ademamix")
+
+
 @pytest.mark.parametrize("graph", [g for g, roles in _ROLES.items() if len(roles) == 1
                                    and g not in ("adafactor_vector", "asgd", "muon")])
 def test_bitsandbytes_of_one_state(graph):

@@ -169,8 +169,8 @@ def _elements(state: Mapping, name: str, shape: torch.Size, label: str) -> torch
     if tensor.shape != shape:
         raise ValueError(
             f"the state of {label} has {name!r} of shape {tuple(tensor.shape)}, the weight "
-            f"{tuple(shape)}; pass the weights in the optimizer's order (states of "
-            "AdEMAMix, and of shards, cannot be taken over)")
+            f"{tuple(shape)}; pass the weights in the optimizer's order (states of AdEMAMix "
+            "are for tandem.torch.AdEMAMix, and those of shards cannot be taken over)")
     if tensor.dtype not in (torch.uint8, torch.float32):
         raise ValueError(f"the state of {label} has {name!r} as {tensor.dtype}; "
                          "bitsandbytes' are torch.uint8 or torch.float32")
@@ -247,8 +247,8 @@ def _refuse_options(group: Mapping, index: int) -> None:
     for name, value in _ADEMAMIX.items():
         if group.get(name, value) not in (value, None):
             raise ValueError(f"param group {index} has {name}={group[name]!r}, as those of "
-                             "AdEMAMix have, which Tandem's library lacks; begin anew "
-                             "with an optimizer of both")
+                             "AdEMAMix have; load the optimizer's state dict into a "
+                             "tandem.torch.AdEMAMix, with load_state_dict")
 
 
 def _pair(group: Mapping, index: int) -> tuple:

@@ -263,12 +263,30 @@ def _of_bitsandbytes(state: Mapping, weight: torch.Tensor, graph: str,
     tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
     _bitsandbytes._refuse_dtensors([weight, *tensors])
     _bitsandbytes._refuse_foreign(state, base, label)
-    _bitsandbytes._refuse_other_count(state, base, label)
     step, values = _bitsandbytes._step_of(state, label), {}
-    for number, role in enumerate(_ROLES[graph], 1):
-        moment = _bitsandbytes._moment(state, number, weight, label)
+    if graph == "ademamix":
+        parts = _averages_of_ademamix(state, weight, label)
+    else:
+        _bitsandbytes._refuse_other_count(state, base, label)
+        parts = [(state, number) for number in range(1, len(_ROLES[graph]) + 1)]
+    for role, (part, number) in zip(_ROLES[graph], parts):
+        moment = _bitsandbytes._moment(part, number, weight, label)
         values[role] = moment if isinstance(moment, torch.Tensor) else moment.decoded()
     return ForeignState("bitsandbytes", step, values, None)
+
+
+def _averages_of_ademamix(state: dict, weight: torch.Tensor,
+                          label: str) -> list[tuple[dict, int]]:
+    """Returns a state and the number of the tensor in it for each state of AdEMAMix, whose first
+    tensor has the fast average and the slow one in bitsandbytes."""
+    both = _bitsandbytes._tensor(state, "state1", label)
+    if both.shape != (2, *weight.shape):
+        raise ValueError(f"the state of {label} has 'state1' of shape {tuple(both.shape)}, but "
+                         f"AdEMAMix has two averages of the weight's shape {tuple(weight.shape)} "
+                         "there; pass the graph of the optimizer that has run")
+    scales = state.get("absmax1")
+    return [*((state | {"state1": both[at]} | ({} if scales is None else {"absmax1": scales[at]}), 1)
+              for at in range(2)), (state, 2)]
 
 
 #===------------------------------------------------------------------------===#
