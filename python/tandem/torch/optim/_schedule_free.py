@@ -210,10 +210,16 @@ class AdamWScheduleFree(_Library):
         if not is_training and None in weights:
             raise ValueError("the state dict was saved in eval mode and does not have the weights of "
                              "train mode; save the model and the optimizer after optimizer.train()")
+        given = {**state_dict, "param_groups": groups,
+                 "state": {key: state for key, state in states.items() if state}}
+        was_evaluating = self._hidden is not None
         self.train()
-        found = super().load_state_dict(
-            {**state_dict, "param_groups": groups,
-             "state": {key: state for key, state in states.items() if state}}, strict, convert)
+        try:
+            found = super().load_state_dict(given, strict, convert)
+        except BaseException:
+            if was_evaluating:
+                self.eval()
+            raise
         if not is_training:
             self._enter_eval([weight.to(param, copy=True)
                               for weight, param in zip(weights, self._groups.params)])

@@ -234,10 +234,14 @@ def test_a_checkpoint_of_eval_mode_without_weights_is_refused():
     assert shown["param_groups"][0]["train_mode"] is False
     for state in shown["state"].values():
         del state["train_weight"]
-    optimizer.train()
     with pytest.raises(ValueError, match="saved in eval mode and does not have the weights"):
         optimizer.load_state_dict(shown)
+    before = [param.detach().clone() for param in params]
+    with pytest.raises(ValueError):
+        optimizer.load_state_dict(fresh | {"param_groups": []})
+    assert all(map(torch.equal, params, before)) and optimizer._store.shows_averages
     optimizer.load_state_dict(fresh)
+    assert not optimizer._store.shows_averages
 
 
 def test_copies_and_pickles():
