@@ -152,6 +152,13 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
 
 
+def with_section(page: str, begin: str, end: str, content: str) -> str:
+    """Returns a page with other content between two of its lines."""
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{content}\n\n{end}{after}"
+
+
 def spread(ends: dict[str, float], apart: float, low: float, high: float) -> dict[str, float]:
     """Returns the positions of the labels of curves that end at these values. Labels are `apart`
     from each other, between the bounds if there is room, and otherwise as near to the ends as

@@ -23,7 +23,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import RESULTS, load, save, table  # noqa: E402
+from common import RESULTS, load, save, table, with_section  # noqa: E402
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
@@ -178,9 +178,7 @@ def rows(found: dict) -> str:
 
 def render(found: dict, page: pathlib.Path = PAGE) -> str:
     """Returns the page with the table of these results."""
-    before, rest = page.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{rows(found)}\n\n{END}{after}"
+    return with_section(page.read_text(), BEGIN, END, rows(found))
 
 
 def main() -> None:

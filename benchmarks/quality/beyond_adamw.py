@@ -22,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import RESULTS, load, save, table  # noqa: E402
+from common import RESULTS, load, save, table, with_section  # noqa: E402
 from muon import dtype_of  # noqa: E402
 
 import tandem  # noqa: E402
@@ -244,9 +244,7 @@ def render(found: dict, page: pathlib.Path = PAGE) -> str:
     text, of = page.read_text(), found["optimizers"]
     tables = {name: rows(name, of[name]) for name in of} | {"errors": all_rows(of)}
     for name, shown in tables.items():
-        before, rest = text.split(BEGIN.format(name))
-        _, after = rest.split(END.format(name))
-        text = f"{before}{BEGIN.format(name)}\n{shown}\n\n{END.format(name)}{after}"
+        text = with_section(text, BEGIN.format(name), END.format(name), shown)
     return text
 
 

@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import RESULTS, load, save, table  # noqa: E402
+from common import RESULTS, load, save, table, with_section  # noqa: E402
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
@@ -199,9 +199,7 @@ def render(found: dict, page: pathlib.Path = PAGE) -> str:
     """Returns the page with the tables of these results."""
     text = page.read_text()
     for name, rows in (("errors", error_rows(found)), ("losses", loss_rows(found))):
-        before, rest = text.split(BEGIN.format(name))
-        _, after = rest.split(END.format(name))
-        text = f"{before}{BEGIN.format(name)}\n{rows}\n\n{END.format(name)}{after}"
+        text = with_section(text, BEGIN.format(name), END.format(name), rows)
     return text
 
 
