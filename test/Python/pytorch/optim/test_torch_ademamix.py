@@ -89,6 +89,7 @@ def test_is_the_published_algorithm(times):
     torch.testing.assert_close(param.double(), reference.weight, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thinned(0, times=12)
 @pytest.mark.parametrize("strategy", tandem.strategies())
 def test_the_slow_average_follows(strategy):
     """Under every strategy the slow average has the size that it has in float64 after 400 steps, each

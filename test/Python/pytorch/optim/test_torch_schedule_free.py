@@ -80,6 +80,7 @@ def test_a_rate_that_changes():
         torch.testing.assert_close(p, q, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.thinned(0, times=12)
 @pytest.mark.parametrize("strategy", tandem.strategies())
 def test_follows_under_every_strategy(strategy):
     """After 400 steps, the last of which mixes 1 / 400 of the offset, weights and averages are near those
