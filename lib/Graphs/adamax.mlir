@@ -39,7 +39,9 @@ func.func @adamax(
     %m_old = arith.mulf %b1, %m : f32
     %m_add = arith.mulf %c1, %gd : f32
     %m_new = arith.addf %m_old, %m_add : f32
-    %size = math.absf %gd : f32
+    %below = arith.cmpf olt, %gd, %zero : f32
+    %minus = arith.negf %gd : f32
+    %size = arith.select %below, %minus, %gd : f32
     %least = arith.addf %size, %e : f32
     %u_old = arith.mulf %b2, %u : f32
     %over = arith.subf %least, %u_old : f32

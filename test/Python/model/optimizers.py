@@ -264,7 +264,8 @@ def _radam(k, h, t):
 def _adamax(k, h, t):
     g = _with_decay(k, h, k.read("grad"))
     m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
-    over = k.sub(k.add(np.abs(g), h.eps), k.mul(k.read("exp_inf"), h.beta2))
+    size = np.where(g < 0, k.arith.neg(g), g)
+    over = k.sub(k.add(size, h.eps), k.mul(k.read("exp_inf"), h.beta2))
     u = k.ema("exp_inf", h.beta2, np.where(over > 0, over, np.float32(0)))
     k.accumulate("param", k.mul(k.div(m, u), -(h.lr / (1.0 - power(h.beta1, t)))))
 
