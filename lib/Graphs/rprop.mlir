@@ -43,11 +43,11 @@ func.func @rprop(
     %change = arith.subf %bounded, %s : f32
     %s_new = arith.addf %s, %change : f32
     %g_new = arith.select %turns, %zero, %g : f32
-    %is_signed = arith.cmpf one, %g_new, %zero : f32
-    %unit_sign = math.copysign %unit, %g_new : f32
-    %sign = arith.select %is_signed, %unit_sign, %g_new : f32
-    %step_back = arith.negf %s_new : f32
-    %delta = arith.mulf %step_back, %sign : f32
+    %back = arith.negf %g_new : f32
+    %is_signed = arith.cmpf one, %back, %zero : f32
+    %unit_sign = math.copysign %unit, %back : f32
+    %sign = arith.select %is_signed, %unit_sign, %back : f32
+    %delta = arith.mulf %s_new, %sign : f32
     %th_new = arith.addf %th, %delta : f32
     linalg.yield %th_new, %g_new, %s_new : f32, f32, f32
   } -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)

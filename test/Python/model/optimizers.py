@@ -301,7 +301,7 @@ def _rprop(k, h, t):
     size = np.where(size > k.scalar(h.most), k.scalar(h.most), size)
     g = np.where(product < 0, np.float32(0), g)
     size = k.accumulate("step_size", k.sub(size, k.read("step_size")))
-    k.accumulate("param", k.mul(k.arith.neg(size), k.sign(g)))
+    k.accumulate("param", k.mul(size, k.sign(k.arith.neg(g))))
     k.assign("previous", g)
 
 

@@ -134,8 +134,8 @@ def rprop_listing(f, g, th, s, h, t):
     scaled = np.where(scaled > f(h["most"]), f(h["most"]), scaled)
     g = np.where(product < 0, f(0), g)
     size = s["step_size"] + (scaled - s["step_size"])
-    sign = np.where(g > 0, f(1), np.where(g < 0, f(-1), g))
-    return {"param": th + -size * sign, "previous": g, "step_size": size}
+    sign = np.where(g > 0, f(-1), np.where(g < 0, f(1), -g))
+    return {"param": th + size * sign, "previous": g, "step_size": size}
 
 
 def ademamix_listing(f, g, th, s, h, t):
