@@ -97,8 +97,8 @@ def test_is_the_published_algorithm(times):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_slow_average_follows(strategy):
-    """The slow average has the size that it has in float64 after 400 steps, each
-    of which changes it by a fraction of a ten-thousandth."""
+    """The slow average has its size in float64 after 400 steps. One step changes it by a fraction of a
+    ten-thousandth."""
     kernel = tandem.compile("ademamix", strategy)
     visible = next(p.type for p in kernel.planes if p.role == "param")
     dtype = {"f32": torch.float32, "f16": torch.float16}.get(visible, torch.bfloat16)
@@ -164,6 +164,16 @@ def test_states_convert_between_strategies():
     assert float((slow_of(optimizer, param) - before).norm() / before.norm()) < 0.02
 
 
+def check_continues(param, optimizer, given, foreign):
+    """Asserts that a state dict of another library goes on as the optimizer does."""
+    other = torch.nn.Parameter(param.detach().clone())
+    resumed = tt.AdEMAMix([other], 1e-2, strategy="fp32")
+    resumed.load_state_dict(foreign)
+    run(param, optimizer, given)
+    run(other, resumed, given)
+    assert torch.equal(param, other)
+
+
 def test_states_of_other_libraries_load():
     """pytorch-optimizer has the names of the paper's authors."""
     param, given = weight_of(), gradients(25)
@@ -174,12 +184,7 @@ def test_states_of_other_libraries_load():
     foreign = {"state": {0: {"step": 25} | {name: state[name].clone() for name in names}},
                "param_groups": [{"params": [0], "lr": 1e-2, "betas": BETAS, "alpha": ALPHA,
                                  "eps": EPS, "weight_decay": 0.01}]}
-    other = torch.nn.Parameter(param.detach().clone())
-    resumed = tt.AdEMAMix([other], 1e-2, strategy="fp32")
-    resumed.load_state_dict(foreign)
-    run(param, optimizer, given)
-    run(other, resumed, given)
-    assert torch.equal(param, other)
+    check_continues(param, optimizer, given, foreign)
 
 
 def test_captured_steps_have_no_schedule():
@@ -202,12 +207,7 @@ def test_states_of_bitsandbytes_load():
                "param_groups": [{"params": [0], "lr": 1e-2, "betas": BETAS, "alpha": ALPHA,
                                  "t_alpha": None, "t_beta3": None, "eps": EPS,
                                  "weight_decay": 0.01}]}
-    other = torch.nn.Parameter(param.detach().clone())
-    resumed = tt.AdEMAMix([other], 1e-2, strategy="fp32")
-    resumed.load_state_dict(foreign)
-    run(param, optimizer, given)
-    run(other, resumed, given)
-    assert torch.equal(param, other)
+    check_continues(param, optimizer, given, foreign)
 
 
 @pytest.mark.parametrize("options, message", [

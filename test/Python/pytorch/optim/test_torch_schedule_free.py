@@ -88,8 +88,8 @@ def test_a_rate_that_changes():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_follows(strategy):
-    """After 400 steps, the last of which mixes 1 / 400 of the offset, weights and averages are near those
-    of float64."""
+    """Weights and averages are near those of float64 after 400 steps. The last step mixes 1 / 400 of the
+    offset."""
     kernel = tandem.compile("adamw_schedule_free", strategy)
     visible = next(p.type for p in kernel.planes if p.role == "param")
     dtype = {"f32": torch.float32, "f16": torch.float16}.get(visible, torch.bfloat16)
@@ -133,6 +133,17 @@ def test_train_mode_has_its_bits_again(strategy):
         optimizer.train()
         assert all(map(torch.equal, kept, before))
     assert all(map(torch.equal, kept, same))
+
+
+def test_the_package_loses_bits_of_bfloat16():
+    """This is what keeping the difference avoids."""
+    params = params_of(torch.bfloat16)
+    reference = reference_of(params, **OPTIONS)
+    train(params, reference, 10)
+    before = [param.detach().clone() for param in params]
+    reference.eval()
+    reference.train()
+    assert not any(map(torch.equal, params, before))
 
 
 def test_eval_before_the_first_step_shows_the_weights():
