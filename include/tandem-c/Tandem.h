@@ -81,6 +81,10 @@ typedef struct TandemCompileOptions {
   /// Whether the average of the weights over steps, with the hyperparameter
   /// "ema_decay", is a further state, "ema".
   bool weightAverage;
+  /// Whether a step also writes the operand of the next forward pass, what a
+  /// framework reads of the new weight, to the output "operand". The strategy
+  /// needs a rule for it.
+  bool weightOperand;
 } TandemCompileOptions;
 
 /// Compiles a graph under a strategy, or a kernel. Returns null on failure.

@@ -33,7 +33,7 @@ struct CompileOptions {
   int64_t width = 0;
   bool metrics = false, flags = false;
   std::string function = {};
-  bool weightAverage = false;
+  bool weightAverage = false, weightOperand = false;
 };
 
 /// Returns the compiler's message of this thread's last failure.
@@ -95,6 +95,7 @@ inline Expected<CompiledKernel> compile(const CompileOptions &options) {
   plain.isa = options.isa.c_str();
   plain.width = options.width;
   plain.weightAverage = options.weightAverage;
+  plain.weightOperand = options.weightOperand;
   plain.metrics = options.metrics;
   plain.flags = options.flags;
   plain.function = options.function.c_str();

@@ -56,6 +56,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.isa = orElse(options->isa, "native");
   compileOptions.width = options->width;
   compileOptions.weightAverage = options->weightAverage;
+  compileOptions.weightOperand = options->weightOperand;
   compileOptions.metrics = options->metrics;
   compileOptions.flags = options->flags;
   for (intptr_t i = 0; i < options->numRules; ++i) {

@@ -34,6 +34,8 @@ void tandem::buildKernelPipeline(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(createConnectExternals());
   if (options.weightAverage)
     manager.addNestedPass<func::FuncOp>(createAddWeightAverage());
+  if (options.weightOperand)
+    manager.addNestedPass<func::FuncOp>(createAddWeightOperand());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
   manager.addPass(createApplyStrategy({options.strategy}));
   // Then form one scalar program...

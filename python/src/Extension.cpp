@@ -477,7 +477,7 @@ static void bindKernel(nb::module_ &m) {
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
-                    const std::string &, int64_t, bool, bool, bool,
+                    const std::string &, int64_t, bool, bool, bool, bool,
                     const std::string &, const Kernel::Rules &,
                     const std::string &>())
       .def(nb::init<const std::string &, const std::string &,

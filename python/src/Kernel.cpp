@@ -20,8 +20,9 @@ namespace nb = nanobind;
 Kernel::Kernel(const std::string &graph, const std::string &strategy,
                const std::vector<std::string> &path, const std::string &target,
                const std::string &isa, int64_t width, bool weightAverage,
-               bool metrics, bool flags, const std::string &function,
-               const Rules &rules, const std::string &compute) {
+               bool weightOperand, bool metrics, bool flags,
+               const std::string &function, const Rules &rules,
+               const std::string &compute) {
   std::vector<const char *> directories;
   for (const std::string &directory : path)
     directories.push_back(directory.c_str());
@@ -42,7 +43,8 @@ Kernel::Kernel(const std::string &graph, const std::string &strategy,
                                   ruleTexts.data(),
                                   intptr_t(ruleTexts.size()),
                                   compute.c_str(),
-                                  weightAverage};
+                                  weightAverage,
+                                  weightOperand};
   compiled =
       orThrow(released([&] { return compiler().tandemCompile(&options); }));
   prepare();

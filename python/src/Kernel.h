@@ -76,8 +76,9 @@ public:
   Kernel(const std::string &graph, const std::string &strategy,
          const std::vector<std::string> &path, const std::string &target,
          const std::string &isa, int64_t width, bool weightAverage,
-         bool metrics, bool flags, const std::string &function,
-         const Rules &rules, const std::string &compute);
+         bool weightOperand, bool metrics, bool flags,
+         const std::string &function, const Rules &rules,
+         const std::string &compute);
   /// Reads a kernel from a package, the only one if `name` is empty.
   Kernel(const std::string &path, const std::string &name,
          const std::string &target, const std::string &isa);

@@ -17,6 +17,9 @@ from tandem._tandem import Storage
 #: The state that ``weight_average`` of :func:`tandem.compile` adds.
 AVERAGE = "ema"
 
+#: The output that ``weight_operand`` of :func:`tandem.compile` adds.
+OPERAND = "operand"
+
 #: The number of elements from which vectors have states in codes. Norms and biases are shorter;
 #: vectors of this length are parameters that a framework has flattened, such as those of
 #: DeepSpeed's ZeRO and FSDP1.
@@ -96,6 +99,19 @@ def with_copy(kernel: Kernel, type: str) -> Companion:
     name = f"{kernel.strategy} with a {type} copy"
     return Companion(name, rules_of(kernel.compute, kinds_of(kernel),
                                     kernel.storages | copies))
+
+
+def with_operand(kernel: Kernel, storage: str) -> Companion:
+    """Returns the same strategy with a rule for the output that ``weight_operand`` of
+    :func:`tandem.compile` adds.
+
+    Args:
+        kernel: the graph under the strategy itself.
+        storage: the output's storage.
+    """
+    rules = rules_of(kernel.compute, kinds_of(kernel), kernel.storages)
+    return Companion(kernel.strategy, Rules(
+        rules.compute, (*rules.storages, (RoleKind.OUTPUT, OPERAND, storage))))
 
 
 def with_sums(kernel: Kernel, accumulation: str) -> Companion | None:

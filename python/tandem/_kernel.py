@@ -347,6 +347,7 @@ def compile(
     isa: str = "native",
     width: int = 0,
     weight_average: bool = False,
+    weight_operand: bool = False,
     metrics: bool = False,
     flags: bool = False,
     function: str = "",
@@ -367,6 +368,10 @@ def compile(
             automatically.
         weight_average: whether the exponential moving average of the weights is a further state,
             ``"ema"``, and its decay the hyperparameter ``ema_decay`` (docs/WeightAverage.md).
+        weight_operand: whether a step also writes the operand of the next forward pass's matrix
+            products, made from the new weight, to the planes of an output, ``"operand"``. The
+            strategy has a rule for it, such as ``tandem.assign output named("operand") = ...``
+            (docs/WeightOperands.md).
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite
@@ -381,7 +386,7 @@ def compile(
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),
         to_text("target", target), to_text("isa", isa), width, weight_average,
-        metrics, flags,
+        weight_operand, metrics, flags,
         to_text("function", function), [], "",
     )
     return Kernel(native, strategy, target, isa)
@@ -397,12 +402,14 @@ class Rules:
 
 
 def compile_rules(graph: str | os.PathLike, strategy: str, rules: Rules, target: str = "cpu",
-                  *, weight_average: bool = False, metrics: bool = False,
+                  *, weight_average: bool = False, weight_operand: bool = False,
+                  metrics: bool = False,
                   function: str = "") -> Kernel:
     """Compiles like :func:`compile` under a strategy of this name that consists of `rules`."""
     native = _tandem.Kernel(
         to_text("graph", graph), to_text("strategy", strategy), [], target, "native", 0,
-        weight_average, metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
+        weight_average, weight_operand, metrics, False, function,
+        [(int(kind), *rule) for kind, *rule in rules.storages],
         rules.compute,
     )
     return Kernel(native, strategy, target)

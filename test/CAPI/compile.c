@@ -160,6 +160,26 @@ static void testWeightAverage(void) {
   puts("weight average");
 }
 
+static void testWeightOperand(void) {
+  TandemStorageRule rules[] = {
+      {.kind = TDM_ROLE_PARAM, .storage = "#tandem.float<bf16>"},
+      {.kind = TDM_ROLE_GRAD, .storage = "#tandem.float<bf16>"},
+      {.kind = TDM_ROLE_OUTPUT, .storage = "#tandem.float<f8E4M3FN>"}};
+  TandemCompileOptions options = {.graph = "sgd",
+                                  .strategy = "own",
+                                  .rules = rules,
+                                  .numRules = 3,
+                                  .compute = "f32 f32",
+                                  .weightOperand = true};
+  TandemKernel *kernel = tandemCompile(&options);
+  REQUIRE(kernel);
+  const tdm_kernel_desc *desc = tandemKernelGetInfo(kernel)->desc;
+  CHECK(desc->planes[findPlane(desc, "operand")].kind == TDM_ROLE_OUTPUT);
+  tandemKernelDestroy(kernel);
+  // CHECK-NEXT: weight operand
+  puts("weight operand");
+}
+
 int main(void) {
   testListings();
   TandemKernel *kernel = compileFor("adamw", "fp32");
@@ -171,5 +191,6 @@ int main(void) {
   testRules();
   testChip();
   testWeightAverage();
+  testWeightOperand();
   return 0;
 }

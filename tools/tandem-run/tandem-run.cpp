@@ -81,6 +81,10 @@ struct Options {
       "weight-average", cl::cat(category),
       cl::desc("Average the weights over steps, with --set ema_decay=D, as "
                "the state \"ema\"")};
+  cl::opt<bool> weightOperand{
+      "weight-operand", cl::cat(category),
+      cl::desc("Write the operand of the next forward pass, made from the "
+               "weights, to the output \"operand\"")};
   cl::opt<bool> metrics{"metrics", cl::cat(category),
                         cl::desc("Measure the descent quality")};
   cl::opt<bool> flags{"flags", cl::cat(category),
@@ -103,6 +107,7 @@ CompileOptions Options::getCompileOptions() const {
   result.isa = isa;
   result.width = width;
   result.weightAverage = weightAverage;
+  result.weightOperand = weightOperand;
   result.metrics = metrics;
   result.flags = flags;
   return result;
@@ -111,7 +116,8 @@ CompileOptions Options::getCompileOptions() const {
 llvm::Expected<std::unique_ptr<CompiledKernel>> Options::getKernel() const {
   if (llvm::StringRef(graph).ends_with(".tdm")) {
     const cl::Option *compilerOptions[] = {
-        &strategy, &function, std::addressof(path), &width, &weightAverage,
+        &strategy, &function,      std::addressof(path),
+        &width,    &weightAverage, &weightOperand,
         &metrics,  &flags};
     for (const cl::Option *option : compilerOptions)
       if (option->getNumOccurrences())

@@ -28,6 +28,9 @@ struct KernelPipelineOptions
   Option<bool> weightAverage{
       *this, "weight-average",
       llvm::cl::desc("Average the weights over steps, as further states")};
+  Option<bool> weightOperand{
+      *this, "weight-operand",
+      llvm::cl::desc("Write the next forward pass's operand from the weights")};
   Option<bool> metrics{*this, "metrics",
                        llvm::cl::desc("Measure the effective descent quality")};
   Option<bool> flags{*this, "flags",

@@ -43,7 +43,7 @@ struct CompileOptions {
   /// The number of elements computed at once; 0 lets the target choose.
   int64_t width = 0;
   /// Whether the average of the weights over steps is a further state.
-  bool weightAverage = false;
+  bool weightAverage = false, weightOperand = false;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics = false;
   /// Whether a launch reports gradients that are not finite.

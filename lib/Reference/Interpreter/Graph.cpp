@@ -206,6 +206,20 @@ Value GraphReader::getNewValue(unsigned updated) {
   return getSource(terminator->getOperand(updated));
 }
 
+StorageAttrInterface GraphReader::findStorage(StrategyOp strategy,
+                                              RoleAttr role) const {
+  StorageAttrInterface storage = strategy.getStorage(role);
+  if (storage || role.getMoment() != Moment::average)
+    return storage;
+  SmallVector<BlockArgument> tensors = getTensors();
+  const BlockArgument *param = llvm::find_if(tensors, [](BlockArgument tensor) {
+    return getRole(tensor).getKind() == RoleKind::param;
+  });
+  if (param != tensors.end())
+    storage = strategy.getStorage(getRole(*param));
+  return storage ? storage.getAverageStorage(strategy.getCompute()) : storage;
+}
+
 //===----------------------------------------------------------------------===//
 // Checks
 //===----------------------------------------------------------------------===//

@@ -82,6 +82,11 @@ struct Store {
   std::vector<SoftFloat> pending;
 };
 
+/// A destination that gets what a framework reads of a tensor's new value.
+struct VisibleCopy {
+  const BoundTensor *from, *to;
+};
+
 /// A row and a column. A flat tensor is one row.
 struct Place {
   uint64_t row = 0, column = 0;
@@ -173,6 +178,8 @@ private:
   std::vector<Node> nodes;
   llvm::DenseMap<Value, unsigned> readNodes, wholeNodes;
   SmallVector<Store> stores;
+  /// The copies that follow all stores.
+  SmallVector<VisibleCopy> copies;
   Place place;
   /// The values of the nodes per element at the current element.
   std::vector<Lane> values;
@@ -204,6 +211,9 @@ llvm::Error GraphInterpreter::run() {
     if (llvm::Error error = storeAll(per))
       return error;
   storeGroups();
+  for (const VisibleCopy &copy : copies)
+    if (llvm::Error error = copyVisible(*copy.from, *copy.to, state))
+      return error;
   return llvm::Error::success();
 }
 
@@ -221,35 +231,18 @@ void GraphInterpreter::raiseFlags() {
 // Binding
 //===----------------------------------------------------------------------===//
 
-/// Returns the storage of an argument, or null. An average of weights that no
-/// rule matches is stored like the first param.
-static StorageAttrInterface findStorage(StrategyOp strategy, RoleAttr role,
-                                        ArrayRef<BlockArgument> tensors) {
-  StorageAttrInterface storage = strategy.getStorage(role);
-  if (storage || role.getMoment() != Moment::average)
-    return storage;
-  const BlockArgument *param = llvm::find_if(tensors, [](BlockArgument tensor) {
-    return getRole(tensor).getKind() == RoleKind::param;
-  });
-  if (param != tensors.end())
-    storage = strategy.getStorage(getRole(*param));
-  return storage ? storage.getAverageStorage(strategy.getCompute()) : storage;
-}
-
 llvm::Error GraphInterpreter::bindArguments() {
   SmallVector<RoleAttr> roles;
   SmallVector<StorageAttrInterface> storages;
   for (BlockArgument argument : reader.getTensors()) {
     RoleAttr role = getRole(argument);
-    StringRef name = role.getName().getValue();
-    StorageAttrInterface storage =
-        findStorage(strategy, role, reader.getTensors());
+    StorageAttrInterface storage = reader.findStorage(strategy, role);
     if (!storage)
-      return makeError("strategy '" + strategy.getSymName() +
-                       "' has no rule for the " +
-                       stringifyRoleKind(role.getKind()) + " '" + name +
-                       "'; add a tandem.assign that matches it");
-    if (llvm::Error error = checkPolicy(storage, compute, name))
+      return makeError(
+          "strategy '" + strategy.getSymName() + "' has no rule for the " +
+          stringifyRoleKind(role.getKind()) + " '" + role.getName().getValue() +
+          "'; add a tandem.assign that matches it");
+    if (llvm::Error error = checkPolicy(storage, compute, role))
       return error;
     tensorIndex[argument] = roles.size();
     roles.push_back(role);
@@ -295,6 +288,11 @@ llvm::Error GraphInterpreter::build() {
           " could keep nothing; give it a plain "
           "storage");
     Value source = reader.getNewValue(index);
+    if (auto visible = source.getDefiningOp<VisibleOp>()) {
+      auto from = cast<BlockArgument>(visible.getTensor());
+      copies.push_back({&getTensor(from), &tensor});
+      continue;
+    }
     llvm::Expected<unsigned> node =
         isWhole ? wholeNode(source) : readNode(source);
     if (!node)

@@ -59,16 +59,17 @@ static bool worksOnReals(StorageAttrInterface storage) {
 }
 
 llvm::Error reference::checkPolicy(StorageAttrInterface storage,
-                                   ComputeAttr compute, llvm::StringRef name) {
+                                   ComputeAttr compute, RoleAttr role) {
   if (llvm::Error error = checkKnown(storage))
     return error;
-  bool works = compute.getPolicy() == Policy::f32
-                   ? worksOnReals(storage)
-                   : worksOnComponents(storage, compute.getFormat());
+  bool isReal = compute.getPolicy() == Policy::f32;
+  bool works = isReal ? worksOnReals(storage)
+                      : worksOnComponents(storage, compute.getFormat()) ||
+                            (role.isDestination() && worksOnReals(storage));
   if (works)
     return llvm::Error::success();
-  return makeError("'" + name + "' is stored as " + describe(storage) +
-                   ", which has no meaning under the " +
+  return makeError("'" + role.getName().getValue() + "' is stored as " +
+                   describe(storage) + ", which has no meaning under the " +
                    stringifyPolicy(compute.getPolicy()) + " policy of " +
                    describe(compute.getFormat()) + "; assign another storage");
 }
@@ -433,6 +434,28 @@ void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                             : toReal(1);
   for (const auto &[entry, group] : groups)
     writeGroup(*this, state, group, expansion);
+}
+
+llvm::Error reference::copyVisible(const BoundTensor &from,
+                                   const BoundTensor &to,
+                                   const MachineState &state) {
+  if (!hasVisibleFloats(from.storage))
+    return makeError("'" + from.role.getName().getValue() + "' is stored as " +
+                     describe(from.storage) +
+                     ", of which a framework computes with no plane; wrap it "
+                     "in #tandem.working");
+  unsigned plane = *from.storage.getVisiblePlane();
+  Format format = *getFormat(from.planes[plane].elementType);
+  std::vector<SoftFloat> values;
+  for (uint64_t i = 0; i < from.numElements; ++i)
+    values.push_back(SoftFloat::fromBits(format, from.readPlane(plane, i))
+                         .convert(Format::F32));
+  to.writeGroups(state, 0, values);
+  if (getGroup(to.storage) == 1)
+    for (auto [i, value] : llvm::enumerate(values))
+      to.write(i,
+               encodeReal(to.storage, value, {to.drawBits(state, i), false}));
+  return llvm::Error::success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -61,6 +61,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   PassManager manager(module.getContext());
   KernelPipelineOptions pipeline;
   pipeline.weightAverage = options.weightAverage;
+  pipeline.weightOperand = options.weightOperand;
   pipeline.metrics = options.metrics;
   pipeline.flags = options.flags;
   if (program->step)
@@ -68,12 +69,13 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
            << "'" << Named{TDM_MESSAGE_GRAPH, program->step.getSymName()}
            << "' is a step, whose launches are separated already; compile the "
               "kernel as it was before -tandem-split-phases";
-  if (program->kernel && options.weightAverage)
+  if (program->kernel && (options.weightAverage || options.weightOperand))
     return ErrorBuilder(TandemErrorArgument)
            << "kernel '"
            << Named{TDM_MESSAGE_GRAPH, program->kernel.getSymName()}
-           << "' has its states already; give the weight average to the "
-              "compilation of the graph";
+           << "' has its tensors already; give the weight "
+           << (options.weightAverage ? "average" : "operand")
+           << " to the compilation of the graph";
   if (program->kernel) {
     buildLoweringPipeline(manager, pipeline);
   } else {

@@ -109,7 +109,7 @@ static std::string getStrategyFile(const CompileOptions &options) {
 static void addOptions(const CompileOptions &options, FieldHash &hash) {
   hash.add(options.function).add(options.strategy).add(options.strategyTitle);
   hash.add(options.target).add(options.isa).addNumber(options.width);
-  hash.addNumber(options.weightAverage);
+  hash.addNumber(options.weightAverage).addNumber(options.weightOperand);
   hash.addNumber(options.metrics).addNumber(options.flags);
   hash.addNumber(options.rules.size());
   for (const CompileOptions::Rule &rule : options.rules)

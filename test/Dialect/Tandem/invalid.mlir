@@ -371,6 +371,56 @@ func.func @saturation_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3F
 
 // -----
 
+func.func @visible_c1(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x">}) {
+  // expected-error @+1 {{'tandem.visible' op is of a param or a state, which a framework reads after the step; name an argument of the graph}}
+  %0 = tandem.visible %x of %x : tensor<?xf32>, tensor<?xf32> -> tensor<?xf32>
+  return
+}
+
+// -----
+
+!coded = !tandem.stored<tensor<?xf32>, #tandem.coded<#scaled.float<f8E4M3FN>>>
+
+tandem.kernel @visible_c2 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !coded):
+  %0 = tandem.load %p : !coded -> f32
+  // expected-error @+1 {{'tandem.visible' op #tandem.coded<#scaled.float<f8E4M3FN>> has no plane of floats that a framework computes with; wrap it in #tandem.working}}
+  %1 = tandem.visible %0 of %p : f32, !coded -> f32
+  tandem.yield
+}
+
+// -----
+
+!plain = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+tandem.kernel @visible_c3 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !plain):
+  %0 = tandem.load %p : !plain -> f32
+  // expected-error @+1 {{'tandem.visible' op gives 'f32', got 'bf16'}}
+  %1 = tandem.visible %0 of %p : f32, !plain -> bf16
+  tandem.yield
+}
+
+// -----
+
+!plain = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+tandem.kernel @visible_value compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !plain):
+  %0 = tandem.load_plane %p[0] : !plain -> bf16
+  // expected-error @+1 {{'tandem.visible' op value must be f32 or what the storage decodes to under the kernel's policy, got 'bf16'}}
+  %1 = tandem.visible %0 of %p : bf16, !plain -> f32
+  tandem.yield
+}
+
+// -----
+
 func.func @lookup_c1(%x: i8) {
   // expected-error @+1 {{'tandem.lookup' op takes one index of 256 entries or two of 256 each, got 1 for 'tensor<16xf32>'}}
   %0 = tandem.lookup[%x] in dense<0.0> : tensor<16xf32> : i8 -> f32

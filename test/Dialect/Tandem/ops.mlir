@@ -196,6 +196,14 @@ func.func @histories(%p: !delayed) {
   return
 }
 
+// CHECK-LABEL: func.func @visible(
+// CHECK-SAME:      %[[P:.+]]: tensor<?xf32>
+func.func @visible(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
+  // CHECK: tandem.visible %[[P]] of %[[P]] : tensor<?xf32>, tensor<?xf32> -> tensor<?xf32>
+  %0 = tandem.visible %p of %p : tensor<?xf32>, tensor<?xf32> -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+
 // CHECK-LABEL: func.func @lookup(
 // CHECK-SAME:      %[[J:.+]]: i8, %[[Q:.+]]: vector<4xi8>)
 func.func @lookup(%j: i8, %q: vector<4xi8>) -> (f32, vector<4xf32>) {

@@ -137,6 +137,7 @@ TEST_F(KernelCacheTest, EveryOptionCounts) {
       [](CompileOptions &o) { o.metrics = true; },
       [](CompileOptions &o) { o.flags = true; },
       [](CompileOptions &o) { o.weightAverage = true; },
+      [](CompileOptions &o) { o.weightOperand = true; },
   };
   EXPECT_EQ(countOf(options), 1u);
   for (const auto &[index, change] : llvm::enumerate(changes)) {

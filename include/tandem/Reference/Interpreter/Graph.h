@@ -48,6 +48,9 @@ public:
   /// Return the params and states among them, and their new values.
   SmallVector<BlockArgument> getUpdated() const;
   Value getNewValue(unsigned updated);
+  /// Returns the storage of a tensor, or null. An average of weights that no
+  /// rule matches is stored like the first param.
+  StorageAttrInterface findStorage(StrategyOp strategy, RoleAttr role) const;
 
   /// Returns the scalar arithmetic, constant or function argument whose value
   /// an element of `value` is.

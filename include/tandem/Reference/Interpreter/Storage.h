@@ -31,9 +31,10 @@ using Codes = llvm::SmallVector<uint64_t, 2>;
 /// Returns an error if the interpreter does not know a storage.
 llvm::Error checkKnown(StorageAttrInterface storage);
 
-/// Returns an error if a storage cannot be computed under a policy.
+/// Returns an error if the storage of a tensor cannot be computed under a
+/// policy. A destination may also take f32 under the component policy.
 llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
-                        llvm::StringRef name);
+                        RoleAttr role);
 
 /// Returns whether a storage keeps more of an update than its leading
 /// component, under the component policy.
@@ -118,6 +119,11 @@ struct BoundTensor {
   void writeGroups(const MachineState &state, uint64_t element,
                    llvm::ArrayRef<SoftFloat> values) const;
 };
+
+/// Stores what a framework reads of one tensor in another one. Returns an error
+/// if a framework computes with no plane of the former.
+llvm::Error copyVisible(const BoundTensor &from, const BoundTensor &to,
+                        const MachineState &state);
 
 /// Returns the flags that an element raises: bit 0 if it is a gradient's and a
 /// float plane of it holds a NaN or an infinity.

@@ -405,9 +405,7 @@ WorkingStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (failed(verifyHalf(emitError, "a working copy", format)))
     return failure();
   // (C2)
-  std::optional<unsigned> visible = codes.getVisiblePlane();
-  if (visible &&
-      codes.getPlanes()[*visible].elementType.getIntOrFloatBitWidth() >= 16)
+  if (hasVisibleFloats(codes))
     return emitError() << codes
                        << " has a plane that frameworks read already; "
                           "use it without a working copy";

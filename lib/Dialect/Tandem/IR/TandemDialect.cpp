@@ -55,6 +55,24 @@ int64_t tandem::getBlockSize(StorageAttrInterface storage) {
   return 0;
 }
 
+bool tandem::hasVisibleFloats(StorageAttrInterface storage) {
+  std::optional<unsigned> visible = storage.getVisiblePlane();
+  if (!visible)
+    return false;
+  Type type = storage.getPlanes()[*visible].elementType;
+  return isa<FloatType>(type) && type.getIntOrFloatBitWidth() >= 16;
+}
+
+Type tandem::getStoredValueType(RoleAttr role, StorageAttrInterface storage,
+                                const ComputeAttr &compute) {
+  Type type = storage.getValueType(compute);
+  if (type || !role.isDestination())
+    return type;
+  MLIRContext *context = storage.getContext();
+  return storage.getValueType(
+      ComputeAttr::get(context, Policy::f32, Float32Type::get(context)));
+}
+
 bool tandem::hasTranspose(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   return scaled && scaled.getTransposed();

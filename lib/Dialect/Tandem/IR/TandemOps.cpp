@@ -172,7 +172,7 @@ LogicalResult EncodeOp::verify() {
 // Elements and planes
 //===----------------------------------------------------------------------===//
 
-/// Verifies (C1) of load and store.
+/// Verifies (C1) of load and store, and (C3) of visible.
 static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
   Type element = getElementTypeOrSelf(value);
   auto kernel = op->getParentOfType<ProgramOpInterface>();
@@ -206,6 +206,45 @@ LogicalResult StoreOp::verify() {
   if (failed(verifyWritten(*this, getTensor())))
     return failure();
   return verifyValue(*this, getTensor().getType(), getValue().getType());
+}
+
+/// Returns the role of an argument of a graph or of a kernel's body, or null.
+static RoleAttr findRole(Operation *op, Value tensor) {
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  if (!argument)
+    return {};
+  if (auto function = op->getParentOfType<func::FuncOp>())
+    return function.getArgAttrOfType<RoleAttr>(
+        argument.getArgNumber(), TandemDialect::getRoleAttrName());
+  auto kernel = op->getParentOfType<ProgramOpInterface>();
+  bool isTensor = kernel && argument.getArgNumber() < kernel.getNumTensors();
+  return isTensor ? kernel.getTensorRole(argument.getArgNumber()) : RoleAttr();
+}
+
+LogicalResult VisibleOp::verify() {
+  // (C1)
+  RoleAttr role = findRole(*this, getTensor());
+  if (!role ||
+      (role.getKind() != RoleKind::param && role.getKind() != RoleKind::state))
+    return emitOpError("is of a param or a state, which a framework reads "
+                       "after the step; name an argument of the graph");
+  auto stored = dyn_cast<StoredType>(getTensor().getType());
+  // (C2)
+  if (stored && !hasVisibleFloats(stored.getStorage()))
+    return emitOpError() << stored.getStorage()
+                         << " has no plane of floats that a framework computes "
+                            "with; wrap it in #tandem.working";
+  // (C3)
+  bool isTensor = isa<RankedTensorType>(getValue().getType());
+  if (stored && !isTensor)
+    if (failed(verifyValue(*this, stored, getValue().getType())))
+      return failure();
+  if (isTensor ? getType() == getValue().getType() : getType().isF32())
+    return success();
+  return emitOpError("gives ")
+         << (isTensor ? getValue().getType()
+                      : Type(Float32Type::get(getContext())))
+         << ", got " << getType();
 }
 
 static LogicalResult verifyExists(Operation *op, StoredType tensor,

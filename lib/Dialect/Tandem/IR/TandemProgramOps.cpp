@@ -141,7 +141,7 @@ static LogicalResult verifyOrder(ProgramOpInterface op) {
 static LogicalResult verifyStorage(ProgramOpInterface op, RoleAttr role,
                                    StorageAttrInterface storage) {
   ComputeAttr compute = op.getCompute();
-  if (!storage.getValueType(compute))
+  if (!getStoredValueType(role, storage, compute))
     return op->emitOpError("stores ") << role.getName() << " as " << storage
                                       << ", which cannot be computed under the "
                                       << stringifyPolicy(compute.getPolicy())

@@ -32,48 +32,29 @@ class AverageBuilder {
 public:
   explicit AverageBuilder(func::FuncOp function)
       : function(function),
-        terminator(function.getBody().front().getTerminator()),
-        builder(terminator) {}
+        builder(function.getBody().front().getTerminator()) {}
 
   /// Adds an average for each param, and returns their number.
   unsigned run() {
-    SmallVector<BlockArgument> updated = getUpdatedArguments(function);
-    SmallVector<std::pair<BlockArgument, Value>> params;
-    for (auto [argument, result] :
-         llvm::zip(updated, terminator->getOperands()))
-      if (getRole(argument).getKind() == RoleKind::param)
-        params.emplace_back(argument, result);
-    unsigned place = getNumTensorArguments();
-    SmallVector<Value> results(terminator->getOperands());
-    if (!params.empty())
-      buildRate();
-    for (auto [index, pair] : llvm::enumerate(params)) {
-      auto [param, value] = pair;
+    auto params = getNewParams(function);
+    SmallVector<BlockArgument> averages;
+    for (auto [param, value] : params) {
       StringRef name = getRole(param).getName();
       std::string state = params.size() == 1 ? "ema" : ("ema_" + name).str();
-      Value average = addArgument(
-          place + index, param.getType(),
-          getRoleFor(RoleKind::state, state, Moment::average, Domain::any));
-      results.push_back(buildAverage(average, value));
+      averages.push_back(addTensor(
+          function, param.getType(),
+          getRoleFor(RoleKind::state, state, Moment::average, Domain::any)));
     }
-    terminator->setOperands(results);
-    function.setType(
-        builder.getFunctionType(function.getBody().front().getArgumentTypes(),
-                                terminator->getOperandTypes()));
+    if (!params.empty())
+      buildRate();
+    SmallVector<Value> results;
+    for (auto [pair, average] : llvm::zip(params, averages))
+      results.push_back(buildAverage(average, pair.second));
+    addResults(function, results);
     return params.size();
   }
 
 private:
-  /// Returns the place after the last tensor, at which a new one changes the
-  /// random bits of none.
-  unsigned getNumTensorArguments() {
-    unsigned count = 0;
-    for (BlockArgument argument : function.getArguments())
-      if (getRole(argument).isTensor())
-        count = argument.getArgNumber() + 1;
-    return count;
-  }
-
   RoleAttr getRoleFor(RoleKind kind, StringRef name, Moment moment,
                       Domain domain, FloatAttr defaultValue = {}) {
     return RoleAttr::get(
@@ -82,19 +63,12 @@ private:
         Flow::activation, StringAttr(), Type());
   }
 
-  Value addArgument(unsigned place, Type type, RoleAttr role) {
-    auto attributes = builder.getDictionaryAttr(
-        builder.getNamedAttr(TandemDialect::getRoleAttrName(), role));
-    (void)function.insertArgument(place, type, attributes, function.getLoc());
-    return function.getArgument(place);
-  }
-
   Value getStep() {
     for (BlockArgument argument : function.getArguments())
       if (getRole(argument).getKind() == RoleKind::step)
         return argument;
-    return addArgument(
-        function.getNumArguments(), builder.getI64Type(),
+    return addScalar(
+        function, builder.getI64Type(),
         getRoleFor(RoleKind::step, "step", Moment::none, Domain::any));
   }
 
@@ -105,9 +79,9 @@ private:
     Location loc = function.getLoc();
     Value step = getStep();
     Value decay =
-        addArgument(function.getNumArguments(), builder.getF64Type(),
-                    getRoleFor(RoleKind::hyper, "ema_decay", Moment::none,
-                               Domain::unit, builder.getF64FloatAttr(0.999)));
+        addScalar(function, builder.getF64Type(),
+                  getRoleFor(RoleKind::hyper, "ema_decay", Moment::none,
+                             Domain::unit, builder.getF64FloatAttr(0.999)));
     Value one =
         arith::ConstantOp::create(builder, loc, builder.getF64FloatAttr(1.0));
     Value newest = arith::SubFOp::create(builder, loc, one, decay);
@@ -137,7 +111,6 @@ private:
   }
 
   func::FuncOp function;
-  Operation *terminator;
   OpBuilder builder;
   Value rate;
 };

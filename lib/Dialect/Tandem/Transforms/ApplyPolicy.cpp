@@ -69,6 +69,16 @@ private:
   LogicalResult convert(Operation *op);
   LogicalResult convertLoad(LoadOp op);
   LogicalResult convertStore(StoreOp op);
+  LogicalResult convertVisible(VisibleOp op);
+  /// Returns the type of a value that is stored in a tensor.
+  Type getStored(Value tensor) {
+    unsigned index = getTensorNumber(tensor);
+    return getStoredValueType(kernel.getTensorRole(index),
+                              kernel.getTensorType(index).getStorage(),
+                              kernel.getCompute());
+  }
+  /// Returns a value as it is stored in a tensor, or null after a diagnostic.
+  Value convertStored(Operation *op, Value value, Value tensor);
   LogicalResult convertUpdate(Operation *op, Value factor, Value addend);
   LogicalResult convertArithmetic(Operation *op);
   bool convertScalar(Operation *op);
@@ -120,6 +130,8 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
     return convertLoad(load);
   if (auto store = dyn_cast<StoreOp>(op))
     return convertStore(store);
+  if (auto visible = dyn_cast<VisibleOp>(op))
+    return convertVisible(visible);
   if (auto accumulate = dyn_cast<AccumulateOp>(op))
     return convertUpdate(op, {}, accumulate.getAddend());
   if (auto ema = dyn_cast<EmaOp>(op))
@@ -165,31 +177,48 @@ bool ComponentPolicy::convertScalar(Operation *op) {
 }
 
 LogicalResult ComponentPolicy::convertLoad(LoadOp op) {
-  StorageAttrInterface storage = op.getTensor().getType().getStorage();
-  Value whole =
-      LoadOp::create(builder, op.getLoc(),
-                     storage.getValueType(kernel.getCompute()), op.getTensor());
+  Value whole = LoadOp::create(builder, op.getLoc(), getStored(op.getTensor()),
+                               op.getTensor());
   owners[whole] = op.getTensor();
   mapping.map(op.getResult(), whole);
   return success();
 }
 
-LogicalResult ComponentPolicy::convertStore(StoreOp op) {
-  StorageAttrInterface storage = op.getTensor().getType().getStorage();
-  Value value = mapping.lookupOrDefault(op.getValue());
-  Type wanted = storage.getValueType(kernel.getCompute());
+Value ComponentPolicy::convertStored(Operation *op, Value value, Value tensor) {
+  value = mapping.lookupOrDefault(value);
+  Type wanted = getStored(tensor);
+  if (wanted.isF32() && !format.isF32())
+    return arith(op).convert(leading(value, op->getLoc()), wanted);
   if (!isa<mcf::ExpansionType>(wanted))
-    value = component(value, op.getLoc());
-  bool isOwn = !isa<mcf::ExpansionType>(wanted) ||
-               owners.lookup(value) == op.getTensor();
-  if (value.getType() != wanted || !isOwn) {
-    unsigned index = cast<BlockArgument>(op.getTensor()).getArgNumber();
-    return op->emitError("the new value of ")
-           << kernel.getTensorRole(index).getName()
-           << " is not made of s + d, b * s + x and b * s with a uniform b, so "
-           << storage << " could keep nothing; give it a plain storage";
-  }
+    value = component(value, op->getLoc());
+  bool isOwn =
+      !isa<mcf::ExpansionType>(wanted) || owners.lookup(value) == tensor;
+  if (value.getType() == wanted && isOwn)
+    return value;
+  op->emitError("the new value of ")
+      << kernel.getTensorRole(getTensorNumber(tensor)).getName()
+      << " is not made of s + d, b * s + x and b * s with a uniform b, so "
+      << cast<StoredType>(tensor.getType()).getStorage()
+      << " could keep nothing; give it a plain storage";
+  return {};
+}
+
+LogicalResult ComponentPolicy::convertStore(StoreOp op) {
+  Value value = convertStored(op, op.getValue(), op.getTensor());
+  if (!value)
+    return failure();
   StoreOp::create(builder, op.getLoc(), value, op.getTensor());
+  return success();
+}
+
+/// The visible number is one of the storage's floats, and f32 has all of them.
+LogicalResult ComponentPolicy::convertVisible(VisibleOp op) {
+  Value value = convertStored(op, op.getValue(), op.getTensor());
+  if (!value)
+    return failure();
+  Value visible = VisibleOp::create(builder, op.getLoc(), builder.getF32Type(),
+                                    value, op.getTensor());
+  mapping.map(op.getResult(), visible);
   return success();
 }
 

@@ -73,7 +73,7 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << nameOf(strategy) << "' has no rule for the "
            << stringifyRoleKind(role.getKind()) << " \"" << nameOf(role)
            << "\"; add a tandem.assign that matches it";
-  if (!storage.getValueType(strategy.getCompute()))
+  if (!getStoredValueType(role, storage, strategy.getCompute()))
     return emitStoreError(function, strategy, role, storage)
            << ", which cannot be computed under the "
            << stringifyPolicy(strategy.getCompute().getPolicy())
@@ -119,7 +119,11 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
     argument.setType(StoredType::get(function.getContext(), logical, *storage));
     auto decode =
         DecodeOp::create(builder, function.getLoc(), logical, argument);
-    argument.replaceAllUsesExcept(decode.getResult(), decode);
+    argument.replaceUsesWithIf(decode.getResult(), [](OpOperand &use) {
+      auto visible = dyn_cast<VisibleOp>(use.getOwner());
+      bool isNamed = visible && &use == &visible.getTensorMutable();
+      return !isNamed && !isa<DecodeOp>(use.getOwner());
+    });
     ++count;
   }
   return count;

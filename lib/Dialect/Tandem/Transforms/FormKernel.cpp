@@ -151,6 +151,7 @@ private:
   /// Returns whether an operand is indexed by its own rows and columns.
   bool isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand);
   LogicalResult fuseSize(arith::IndexCastOp op);
+  LogicalResult fuseVisible(VisibleOp op);
   LogicalResult fuseElementwise(Operation *op);
   LogicalResult storeResults(Operation *terminator);
   /// Returns the scalar value of a graph value in the body, or null after a
@@ -321,6 +322,8 @@ LogicalResult KernelFormer::fuse(Operation *op) {
   }
   if (isa<EncodeOp>(op))
     return success();
+  if (auto visible = dyn_cast<VisibleOp>(op))
+    return fuseVisible(visible);
   if (op->getNumResults() == 1 && isUniform(op->getResult(0)))
     return joinGranularities(op);
   if (isa<tensor::SplatOp, tensor::ExtractOp>(op))
@@ -336,6 +339,17 @@ LogicalResult KernelFormer::fuse(Operation *op) {
     return fuseElementwise(op);
   return op->emitError("'")
          << op->getName() << "' cannot be fused into an element-wise kernel";
+}
+
+LogicalResult KernelFormer::fuseVisible(VisibleOp op) {
+  Value value = lookup(op.getValue(), op);
+  if (!value)
+    return failure();
+  mapping.map(op.getResult(),
+              VisibleOp::create(body, op.getLoc(), body.getF32Type(), value,
+                                mapping.lookup(op.getTensor()))
+                  .getResult());
+  return success();
 }
 
 /// Maps a value that all elements share to one scalar, whether it is a tensor

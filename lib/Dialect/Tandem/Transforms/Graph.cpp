@@ -223,6 +223,22 @@ static LogicalResult verifyName(func::FuncOp function) {
             "target have them";
 }
 
+/// Verifies that what a graph says to be visible is a new value that it
+/// returns.
+static LogicalResult verifyVisible(func::FuncOp function,
+                                   ArrayRef<BlockArgument> updated) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (auto visible : function.getOps<VisibleOp>()) {
+    auto place = llvm::find(updated, visible.getTensor());
+    Value returned = terminator->getOperand(place - updated.begin());
+    if (resolve(returned) != resolve(visible.getValue()))
+      return visible.emitOpError("is of a value that the graph does not return "
+                                 "as the new one of ")
+             << getRole(*place).getName();
+  }
+  return success();
+}
+
 LogicalResult tandem::verifyGraph(func::FuncOp function) {
   if (failed(verifyName(function)))
     return failure();
@@ -245,7 +261,50 @@ LogicalResult tandem::verifyGraph(func::FuncOp function) {
       return function.emitError("the new value of ")
              << getRole(argument).getName() << " must be " << argument.getType()
              << " like the argument, got " << type;
-  return success();
+  return verifyVisible(function, updated);
+}
+
+static BlockArgument addArgument(func::FuncOp function, unsigned place,
+                                 Type type, RoleAttr role) {
+  Builder builder(function.getContext());
+  auto attributes = builder.getDictionaryAttr(
+      builder.getNamedAttr(TandemDialect::getRoleAttrName(), role));
+  (void)function.insertArgument(place, type, attributes, function.getLoc());
+  return function.getArgument(place);
+}
+
+BlockArgument tandem::addTensor(func::FuncOp function, Type type,
+                                RoleAttr role) {
+  unsigned place = 0;
+  for (BlockArgument argument : function.getArguments())
+    if (getRole(argument).isTensor())
+      place = argument.getArgNumber() + 1;
+  return addArgument(function, place, type, role);
+}
+
+BlockArgument tandem::addScalar(func::FuncOp function, Type type,
+                                RoleAttr role) {
+  return addArgument(function, function.getNumArguments(), type, role);
+}
+
+SmallVector<std::pair<BlockArgument, Value>>
+tandem::getNewParams(func::FuncOp function) {
+  SmallVector<std::pair<BlockArgument, Value>> params;
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (auto [argument, result] :
+       llvm::zip(getUpdatedArguments(function), terminator->getOperands()))
+    if (getRole(argument).getKind() == RoleKind::param)
+      params.emplace_back(argument, result);
+  return params;
+}
+
+void tandem::addResults(func::FuncOp function, ValueRange results) {
+  Block &body = function.getBody().front();
+  Operation *terminator = body.getTerminator();
+  terminator->insertOperands(terminator->getNumOperands(), results);
+  function.setType(FunctionType::get(function.getContext(),
+                                     body.getArgumentTypes(),
+                                     terminator->getOperandTypes()));
 }
 
 Value tandem::resolve(Value value) {

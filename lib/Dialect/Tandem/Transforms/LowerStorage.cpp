@@ -94,6 +94,7 @@ struct LowerStoragePass
     // The same pass runs on one kernel after the other.
     loaded.clear();
     stored.clear();
+    encoded.clear();
     measured.clear();
     if (failed(lower(getOperation())))
       signalPassFailure();
@@ -107,7 +108,10 @@ struct LowerStoragePass
         lowerLoad(load);
       else if (auto store = dyn_cast<StorePlaneOp>(op))
         makeCanonical(store);
-      else if (auto store = dyn_cast<StoreOp>(op))
+      else if (auto visible = dyn_cast<VisibleOp>(op)) {
+        if (failed(lowerVisible(visible, random)))
+          return failure();
+      } else if (auto store = dyn_cast<StoreOp>(op))
         if (failed(lowerStore(store, random)))
           return failure();
     }
@@ -155,61 +159,92 @@ struct LowerStoragePass
   /// Returns whether a positive value must not become zero, as in a second
   /// moment. Under the component policy arithmetic itself may round to zero,
   /// and nothing is left for a store to see.
-  static bool hasFloor(StoreOp op) {
+  static bool hasFloor(Operation *op, Value tensor) {
     auto kernel = op->getParentOfType<KernelOp>();
-    unsigned number = getTensorNumber(op.getTensor());
+    unsigned number = getTensorNumber(tensor);
     RoleAttr role = kernel.getTensorRole(number);
     return role.getMoment() == Moment::second &&
            role.getDomain() == Domain::nonneg &&
            kernel.getCompute().getPolicy() == Policy::f32;
   }
 
-  LogicalResult lowerStore(StoreOp op, RandomState &random) {
+  /// Builds the codes of a tensor's new value. A store and what is visible
+  /// after it share them.
+  FailureOr<SmallVector<Value>> encode(Operation *op, Value value, Value tensor,
+                                       RandomState &random) {
+    auto known = encoded.find({tensor, value});
+    if (known != encoded.end())
+      return known->second;
     OpBuilder builder(op);
-    StorageAttrInterface storage = op.getTensor().getType().getStorage();
+    StorageAttrInterface storage =
+        cast<StoredType>(tensor.getType()).getStorage();
     Value bits;
     if (drawsBits(storage.getRounding())) {
-      auto drawn = random.draw(builder, op.getLoc(), op.getTensor(),
-                               storage.getRounding());
+      auto drawn =
+          random.draw(builder, op->getLoc(), tensor, storage.getRounding());
       if (failed(drawn))
         return failure();
       bits = *drawn;
     }
-    EncodeInputs inputs{bits, loadPersistent(builder, op), hasFloor(op)};
-    SmallVector<Value> codes =
-        storage.encode(builder, op.getLoc(), op.getValue(), inputs);
+    EncodeInputs inputs{bits, loadPersistent(builder, op->getLoc(), tensor),
+                        hasFloor(op, tensor)};
+    return encoded[{tensor, value}] =
+               storage.encode(builder, op->getLoc(), value, inputs);
+  }
+
+  LogicalResult lowerStore(StoreOp op, RandomState &random) {
+    auto codes = encode(op, op.getValue(), op.getTensor(), random);
+    if (failed(codes))
+      return failure();
+    OpBuilder builder(op);
+    StorageAttrInterface storage = op.getTensor().getType().getStorage();
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
       if (!plane.isWritten)
         continue;
       ++numStores;
       if (plane.history)
-        PushHistoryOp::create(builder, op.getLoc(), codes[index],
+        PushHistoryOp::create(builder, op.getLoc(), (*codes)[index],
                               op.getTensor(), index);
       else
-        StorePlaneOp::create(builder, op.getLoc(), codes[index], op.getTensor(),
-                             index);
+        StorePlaneOp::create(builder, op.getLoc(), (*codes)[index],
+                             op.getTensor(), index);
     }
-    stored[op.getTensor()] = std::move(codes);
+    stored[op.getTensor()] = std::move(*codes);
+    op.erase();
+    return success();
+  }
+
+  LogicalResult lowerVisible(VisibleOp op, RandomState &random) {
+    auto codes = encode(op, op.getValue(), op.getTensor(), random);
+    if (failed(codes))
+      return failure();
+    OpBuilder builder(op);
+    SequenceBuilder b(builder, op.getLoc());
+    auto storage = cast<StoredType>(op.getTensor().getType()).getStorage();
+    unsigned plane = *storage.getVisiblePlane();
+    Value visible =
+        b.bitcast((*codes)[plane], storage.getPlanes()[plane].elementType);
+    op.replaceAllUsesWith(b.convert(visible, builder.getF32Type()));
     op.erase();
     return success();
   }
 
   /// Loads the values that earlier steps have stored for the encoding.
-  SmallVector<Value> loadPersistent(OpBuilder &builder, StoreOp op) {
+  SmallVector<Value> loadPersistent(OpBuilder &builder, Location loc,
+                                    Value tensor) {
     SmallVector<Value> entries;
-    StorageAttrInterface storage = op.getTensor().getType().getStorage();
+    StorageAttrInterface storage =
+        cast<StoredType>(tensor.getType()).getStorage();
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
       entries.push_back(Value());
       if (!plane.isPersistent)
         continue;
       ++numLoads;
       if (plane.history)
-        entries.back() =
-            LoadHistoryOp::create(builder, op.getLoc(), op.getTensor(), index);
+        entries.back() = LoadHistoryOp::create(builder, loc, tensor, index);
       else
-        entries.back() = LoadPlaneOp::create(builder, op.getLoc(),
-                                             getBitsType(plane.elementType),
-                                             op.getTensor(), index);
+        entries.back() = LoadPlaneOp::create(
+            builder, loc, getBitsType(plane.elementType), tensor, index);
     }
     return entries;
   }
@@ -281,6 +316,8 @@ struct LowerStoragePass
   /// The values of a tensor's planes when it was loaded, and their codes when
   /// it was stored.
   llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
+  /// The codes of new values, by tensor and value.
+  llvm::DenseMap<std::pair<Value, Value>, SmallVector<Value>> encoded;
   /// The values that an element adds to each metric.
   SmallVector<Value> measured;
 };

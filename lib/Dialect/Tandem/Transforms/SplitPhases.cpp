@@ -242,6 +242,9 @@ public:
     phases.erase(llvm::unique(phases), phases.end());
   }
 
+  /// Returns how many phases come before the one of an operation.
+  unsigned getDepth(Operation &op) const { return depths.lookup(&op); }
+
   ArrayRef<Phase> getEarly() const { return ArrayRef(phases).drop_back(); }
   Phase getLast() const { return phases.back(); }
   /// Returns the phases of the reductions, in their order.
@@ -344,12 +347,113 @@ private:
   bool isSettled = false, isComplete = true;
 };
 
+/// Finds out whether the params and states can be written before the last
+/// phase. This is so if only outputs depend on its reductions, and on elements
+/// only by what the new params and states hold: the operands of the next
+/// forward pass. The last launch then reads these instead of computing the step
+/// once more.
+class EarlyUpdate {
+public:
+  EarlyUpdate(KernelOp kernel, const PhasePlan &plan) : kernel(kernel) {
+    for (Operation &op : kernel.getBodyBlock())
+      if (isOfUpdate(op, plan))
+        phase.depth = std::max(phase.depth, plan.getDepth(op));
+    isPossible = phase.depth < plan.getLast().depth &&
+                 llvm::is_contained(plan.getEarly(), phase) &&
+                 kernel.getBodyBlock().getOps<MetricOp>().empty() &&
+                 findReads(plan);
+  }
+
+  explicit operator bool() const { return isPossible; }
+  Phase getPhase() const { return phase; }
+
+  /// Returns whether an operation writes a param or a state of an element.
+  static bool isOfUpdate(Operation &op, const PhasePlan &plan) {
+    auto store = dyn_cast<StorePlaneOp>(op);
+    if (!store || !plan.hasEffect(op))
+      return false;
+    auto program = op.getParentOfType<ProgramOpInterface>();
+    return !program.getTensorRole(getTensorNumber(store.getTensor()))
+                .isDestination();
+  }
+
+  /// Makes a copy of the body read what the update has stored.
+  static void readBack(Block &body, const PhasePlan &plan) {
+    OpBuilder builder(&body, body.begin());
+    for (Operation &op : llvm::make_early_inc_range(body)) {
+      if (!isOfUpdate(op, plan))
+        continue;
+      auto store = cast<StorePlaneOp>(op);
+      Value value = store.getValue();
+      if (isReadable(store) && !value.hasOneUse())
+        value.replaceAllUsesExcept(
+            LoadPlaneOp::create(builder, op.getLoc(), value.getType(),
+                                store.getTensor(), store.getPlane()),
+            &op);
+      op.erase();
+    }
+  }
+
+private:
+  /// Returns whether a plane holds what an element has stored there.
+  static bool isReadable(StorePlaneOp store) {
+    const Plane &plane = store.getPlaneInfo();
+    return plane.packed == 1 && !plane.isTransposed;
+  }
+
+  /// Returns whether the operations after the update need nothing of the params
+  /// and states but what it has stored.
+  bool findReads(const PhasePlan &plan) {
+    llvm::DenseSet<Value> known, written;
+    SmallVector<Operation *> needed;
+    bool hasOutput = false;
+    for (Operation &op : kernel.getBodyBlock()) {
+      if (isOfUpdate(op, plan)) {
+        auto store = cast<StorePlaneOp>(op);
+        written.insert(store.getTensor());
+        if (isReadable(store))
+          known.insert(store.getValue());
+      } else if (plan.getDepth(op) > phase.depth &&
+                 (isReduction(op) || !wouldOpBeTriviallyDead(&op))) {
+        hasOutput |= isa<StorePlaneOp>(op);
+        needed.push_back(&op);
+      }
+    }
+    return hasOutput && !written.empty() && !readsOld(needed, known, written);
+  }
+
+  /// Returns whether operations depend on planes that the update overwrites,
+  /// apart from known values and by reductions.
+  static bool readsOld(SmallVector<Operation *> &needed,
+                       const llvm::DenseSet<Value> &known,
+                       const llvm::DenseSet<Value> &written) {
+    llvm::DenseSet<Operation *> seen;
+    while (!needed.empty()) {
+      for (Value operand : needed.pop_back_val()->getOperands()) {
+        Operation *source = operand.getDefiningOp();
+        if (!source || known.contains(operand) || isReduction(*source) ||
+            !seen.insert(source).second)
+          continue;
+        auto load = dyn_cast<LoadPlaneOp>(source);
+        if (load && written.contains(load.getTensor()))
+          return true;
+        needed.push_back(source);
+      }
+    }
+    return false;
+  }
+
+  KernelOp kernel;
+  Phase phase;
+  bool isPossible;
+};
+
 /// Builds the step of a kernel, launch by launch: each begins as a copy of the
 /// kernel's body.
 class StepBuilder {
 public:
   StepBuilder(KernelOp kernel, const PhasePlan &plan)
-      : kernel(kernel), plan(plan), builder(kernel) {
+      : kernel(kernel), plan(plan), update(kernel, plan), builder(kernel) {
     step = StepOp::create(builder, kernel.getLoc(), kernel.getSymName(),
                           kernel.getCompute(), kernel.getTensorRoles(),
                           kernel.getScalarRoles(), plan.getReductions().size());
@@ -376,9 +480,13 @@ public:
 private:
   void buildReduction(Phase phase) {
     LaunchOp launch = createLaunch(LaunchRole::reduction, phase.per);
+    if (isAfterUpdate(phase))
+      EarlyUpdate::readBack(launch.getBodyBlock(), plan);
     buildReductions(launch, phase);
+    bool updates = update && update.getPhase() == phase;
     keepOnly(launch, [&](Operation &op) {
-      return isa<PartialOp>(op) || plan.sends(phase, op);
+      return isa<PartialOp>(op) || plan.sends(phase, op) ||
+             (updates && EarlyUpdate::isOfUpdate(op, plan));
     });
     if (SmallVector<Attribute> after = plan.getExternalsAfter(phase);
         !after.empty())
@@ -387,6 +495,8 @@ private:
 
   void buildMain() {
     LaunchOp launch = createLaunch(LaunchRole::main, Granularity::element);
+    if (update)
+      EarlyUpdate::readBack(launch.getBodyBlock(), plan);
     buildReductions(launch, plan.getLast());
     keepOnly(launch, [&](Operation &op) { return plan.hasEffect(op); });
   }
@@ -418,6 +528,11 @@ private:
                << stringifyGranularity(per)
                << ", but an entry that all of them share depends on it";
     return success();
+  }
+
+  /// Returns whether a phase finds the new params and states in memory.
+  bool isAfterUpdate(Phase phase) const {
+    return update && update.getPhase().depth < phase.depth;
   }
 
   LaunchOp createLaunch(LaunchRole role, Granularity per) {
@@ -470,6 +585,7 @@ private:
 
   KernelOp kernel;
   const PhasePlan &plan;
+  EarlyUpdate update;
   OpBuilder builder;
   StepOp step;
   IRMapping mapping;

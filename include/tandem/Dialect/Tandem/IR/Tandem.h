@@ -181,6 +181,16 @@ bool needsMatrix(StorageAttrInterface storage);
 /// entries for, or 0 if it has none.
 int64_t getBlockSize(StorageAttrInterface storage);
 
+/// Returns whether a storage has a plane that frameworks compute with: the
+/// visible one, if it holds floats of 16 or more bits.
+bool hasVisibleFloats(StorageAttrInterface storage);
+
+/// Returns the type that a kernel's value has when it is stored in a tensor:
+/// the storage's value type, or f32 in an output of a kernel that computes in
+/// components, if these cannot be stored. Null if no value can be stored.
+Type getStoredValueType(RoleAttr role, StorageAttrInterface storage,
+                        const ComputeAttr &compute);
+
 /// Returns whether a storage has a transposed copy.
 bool hasTranspose(StorageAttrInterface storage);
 /// Returns the storage as it is read, which is without a transposed copy.

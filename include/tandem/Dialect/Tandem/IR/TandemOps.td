@@ -293,6 +293,33 @@ def Tandem_EncodeOp : Tandem_Op<"encode", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tandem_VisibleOp : Tandem_Op<"visible", [Pure]> {
+  let summary = "the number that a framework reads where a value is stored";
+  let description = [{
+    Computes the number that the visible plane of a param or state holds after `value` has been
+    stored as its new value: a bf16 or f16 number under most strategies, although kernels know the
+    param to more bits. A step can so write the codes that the next forward pass would make from
+    the weight itself (`-tandem-add-weight-operand`).
+
+    In a graph, the value and the result are tensors, and the tensor is an argument. In a kernel
+    they are single numbers.
+
+    Constraints: (C1) the tensor is a param or a state; (C2) its storage has a visible plane of
+    floats of 16 or more bits; (C3) the result is a tensor like the value or, of one that is stored
+    in a kernel, f32.
+
+    Example:
+
+    ```mlir
+    %v = tandem.visible %new of %param : f32, !tandem.stored<tensor<?xf32>, #tandem.remainder> -> f32
+    ```
+  }];
+  let arguments = (ins AnyType:$value, AnyType:$tensor);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$value `of` $tensor attr-dict `:` type($value) `,` type($tensor) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//

@@ -57,6 +57,20 @@ bool isMatrixGraph(func::FuncOp function);
 /// outputs and saved tensors), in the order of the results.
 SmallVector<BlockArgument> getUpdatedArguments(func::FuncOp function);
 
+/// Adds an argument after a graph's last tensor, where it changes the random
+/// bits of none.
+BlockArgument addTensor(func::FuncOp function, Type type, RoleAttr role);
+
+/// Adds an argument at the end of a graph.
+BlockArgument addScalar(func::FuncOp function, Type type, RoleAttr role);
+
+/// Returns the params of a graph and their new values.
+SmallVector<std::pair<BlockArgument, Value>>
+getNewParams(func::FuncOp function);
+
+/// Appends results to a graph, and updates its type.
+void addResults(func::FuncOp function, ValueRange results);
+
 /// Returns the value that `value` stands for, looking through the block
 /// arguments and results of linalg operations and through tandem.decode and
 /// tandem.encode.

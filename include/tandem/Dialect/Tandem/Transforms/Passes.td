@@ -43,6 +43,31 @@ def AddWeightAverage : Pass<"tandem-add-weight-average", "::mlir::func::FuncOp">
   ];
 }
 
+def AddWeightOperand : Pass<"tandem-add-weight-operand", "::mlir::func::FuncOp"> {
+  let summary = "Write the operand of the next forward pass from each new param";
+  let description = [{
+    Gives a graph an output for each param, `operand` (or `operand_NAME` where there are several
+    params): what a framework reads of the new param (`tandem.visible`), in the storage that a
+    strategy gives to the output. So the kernel that updates a weight also writes the codes that
+    the next forward pass multiplies, which are those that it would make from the weight itself.
+    Rules of a strategy match the output by its name or by `consumer(linear)`; see `tandem.assign`.
+
+    Example: `test/Dialect/Tandem/add-weight-operand.mlir`
+
+    ```mlir
+    func.func @f(%param: tensor<?xf32> {tandem.role = #tandem.role<param "param">}) -> tensor<?xf32>
+    // becomes
+    func.func @f(%param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
+                 %0: tensor<?xf32> {tandem.role = #tandem.role<output "operand", consumer = linear>})
+        -> (tensor<?xf32>, tensor<?xf32>)
+    ```
+  }];
+  let dependentDialects = ["::tandem::TandemDialect"];
+  let statistics = [
+    Statistic<"numOperands", "operands", "Number of operands added">,
+  ];
+}
+
 def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> {
   let summary = "Recognize accumulate, ema and decay in plain graphs";
   let description = [{
@@ -413,7 +438,7 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     these launches, in this order:
 
     - reductions: a launch for each phase that makes reductions for later ones, with a
-      `tandem.partial` for each of its reductions and without stores;
+      `tandem.partial` for each of its reductions;
     - the main launch, which recomputes what it needs from the earlier ones and writes
       all elements;
     - epilogues, which run once for each row, column, block or tensor and write what its
@@ -423,11 +448,18 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     earlier launches are read by `tandem.reduction_result` and `tandem.load_reduction_result`. No
     other value is passed from launch to launch: a launch reads its planes again.
 
+    If only outputs depend on the last reductions, and on elements only by what params and states
+    then hold, such as the operand of the next forward pass with a scale for the whole tensor, the
+    launch that makes these reductions writes the params and states. The main launch reads them back
+    instead of computing the update again, and writes the outputs. A kernel with metrics, which
+    compare the old param with the new one at the end, does not do so.
+
     In a matrix kernel, a launch over elements is `fused_with_previous` if it needs only those
     reductions of the previous launch that are over its own rows and blocks. It can then run over
     some rows as soon as the previous one has, in one launch with it.
 
-    Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
+    Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`,
+    `split-operands.mlir`
   }];
   let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [
