@@ -185,9 +185,10 @@ _AVERAGES = ("exp_avg", "momentum_buffer")
 
 @lru_cache(maxsize=256)
 def _compile(graph: str, strategy: str, rules: Rules | None, path: tuple[str, ...],
-             target: str, metrics: bool, weight_average: bool, stamps) -> Kernel:
+             target: str, metrics: bool, weight_average: bool, weight_operand: bool,
+             stamps) -> Kernel:
     kernel = compile_written(graph, strategy, rules, target, path, metrics=metrics,
-                             weight_average=weight_average)
+                             weight_average=weight_average, weight_operand=weight_operand)
     if coarse := [plane.role for plane in kernel.planes
                   if plane.is_packed and plane.role in _AVERAGES]:
         warnings.warn(
@@ -206,13 +207,13 @@ atexit.register(_compile.cache_clear)
 def compiled(graph: str | os.PathLike, strategy: str,
              path: Sequence[str | os.PathLike], target: str = "cpu",
              rules: Rules | None = None, metrics: bool = False,
-             weight_average: bool = False) -> Kernel:
+             weight_average: bool = False, weight_operand: bool = False) -> Kernel:
     """Returns a kernel as :func:`tandem.compile` does, cached until one of its files changes.
     `rules` are those of a strategy without a file."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
     return _compile(graph, strategy, rules, path, target, metrics, weight_average,
-                    tuple(map(_stamp, files)))
+                    weight_operand, tuple(map(_stamp, files)))
 
 
 def planes_of(kernel: Kernel, role: str) -> list[Plane]:

@@ -43,10 +43,13 @@ class ParamPlanes:
         self.encodes = len(self.grad_planes) > 1 or self.grad_planes[0].type not in WORKING_TYPES
         #: The planes that a step exchanges with the host.
         self.exchanged = [plane for plane in kernel.planes if plane.is_exchanged]
+        #: The planes of the operand that a step writes, if it does.
+        self.operand_planes = [p for p in kernel.planes if p.kind is RoleKind.OUTPUT]
         #: The planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
             plane.name: plane for plane in kernel.planes
-            if plane is not self.visible and plane not in self.exchanged
+            if plane is not self.visible
+            and plane not in (*self.exchanged, *self.operand_planes)
             and (plane.persistent or plane not in self.grad_planes)
         }
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]

@@ -15,6 +15,7 @@ from tandem.torch import _versions  # reports a missing PyTorch early
 from tandem.torch import distributed, nn, optim
 from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._training_memory import Memory, memory
+from tandem.torch._weight_operands import WeightOperands, write_operands
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,
                                     RecipeSetting, StrategySetting)
 from tandem.torch._sharpness import sharpness
@@ -36,7 +37,8 @@ __all__ = ["ASGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree",
            "GradientAllReduce", "LAMB", "Lion", "MaskSetting", "Memory", "Muon", "NAdam",
            "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",
            "RecipeSetting", "Recommendation", "Rprop", "SGD", "StoredTensor", "StrategySetting",
-           "WeightAverage", "averaged_weights", "averages", "change_strategy",
+           "WeightAverage", "WeightOperands", "averaged_weights", "averages", "change_strategy",
            "compress_activations", "convert_state", "decode_weights", "distributed", "doctor",
            "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim", "param_groups",
-           "recommend", "sharpness", "to_bitsandbytes", "weights"]
+           "recommend", "sharpness", "to_bitsandbytes", "weights",
+           "write_operands"]

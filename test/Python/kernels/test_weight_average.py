@@ -116,7 +116,7 @@ def test_refusals():
                                          "weights to average; leave the weight average out"):
         tandem.compile("rms_norm", "bf16", function="rms_norm", weight_average=True)
     kernel = averaging("adamw", "fp32")
-    with pytest.raises(ValueError, match="'adamw' has its states already; give the weight average "
+    with pytest.raises(ValueError, match="'adamw' has its tensors already; give the weight average "
                                          "to the compilation of the graph"):
         tandem.compile(kernel.ir, weight_average=True)
     with pytest.raises(ValueError, match="hyper 'ema_decay' .* is 1; it must be at least 0 and "

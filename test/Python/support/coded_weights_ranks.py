@@ -93,10 +93,11 @@ def copied(model, whole):
 #===----------------------------------------------------------------------===#
 
 
-def train(model, whole=None, steps=3, parts=2):
+def train(model, whole=None, steps=3, parts=2, optimizer=None):
     """Returns the bits of all outputs, gradients and weights, and whether outputs match one
     process."""
-    optimizer = tt.AdamW(model.parameters(), strategy="fp8-lm", lr=0.02, min_8bit_size=0)
+    optimizer = optimizer or tt.AdamW(model.parameters(), strategy="fp8-lm", lr=0.02,
+                                      min_8bit_size=0)
     found, same = [], True
     for step in range(steps):
         for part in range(parts):
@@ -121,6 +122,30 @@ def training():
         (want, right), (got, same) = train(wide, make()), train(ours, make())
         results[name] = [right, same, got == want]
     return results
+
+
+def written():
+    """Compares all bits of training with operands that steps write, and returns the number of
+    weights that ranks encode in four passes after the first step, and those left out."""
+    wide, ours, encoded = sharded(Model()), sharded(Model()), [0]
+    coded(wide), coded(ours)
+    want, _ = train(wide)
+    optimizer = tt.AdamW(ours.named_parameters(), strategy="fp8-lm", lr=0.02, min_8bit_size=0)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        operands = tt.write_operands(ours, optimizer)
+    encode = _weight_gather.own_scale
+
+    def counting(*given):
+        encoded[0] += 1
+        return encode(*given)
+
+    _weight_gather.own_scale = counting
+    try:
+        got, _ = train(ours, optimizer=optimizer)
+    finally:
+        _weight_gather.own_scale = encode
+    return [got == want, encoded[0], operands.names, operands.left]
 
 
 def hybrid():

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from tandem.torch.distributed._codec import codec
 from tandem.torch._layout import bits_of
+from tandem.torch._weight_codes import detach
 
 
 class WeightCodes:
@@ -85,6 +86,7 @@ class WeightCodes:
             handle.wait()
         for param, (codes, scale) in received.items():
             param.data.copy_(self._codec.decode(codes, scale, param.dtype))
+            detach(param)
 
     def _codes_of(self, param: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the codes and the scale to send, or the memory to receive them."""

@@ -9,6 +9,7 @@ import torch
 import torch.distributed.fsdp as fsdp
 
 from tandem.torch._layout import WORKING
+from tandem.torch._weight_codes import attached
 from tandem.torch.distributed._codec import codec
 from tandem.torch.distributed._collectives import known_scales, own_scale
 from tandem.torch.distributed._ranks import Ranks
@@ -27,10 +28,16 @@ def exchange_scales(shards: Sequence[torch.Tensor], ranks: Ranks) -> list[torch.
         shards: this rank's rows of each weight.
         ranks: the ranks that have the rows.
     """
-    scales = torch.cat([own_scale(shard, codec(CODE)) for shard in shards])
+    scales = torch.cat([_scale_of(shard) for shard in shards])
     # Scales are neither NaN nor negative, so their bits have the same order.
     ranks.max(scales.view(torch.int32))
     return list(known_scales(scales).split(1))
+
+
+def _scale_of(shard: torch.Tensor) -> torch.Tensor:
+    """Returns the scale of a rank's rows, or that of the weight if a step has written it."""
+    codes = attached(shard, of_step=True)
+    return own_scale(shard, codec(CODE)) if codes is None else codes.scale
 
 
 class CodedShard(torch.Tensor):
@@ -45,7 +52,8 @@ class CodedShard(torch.Tensor):
     def fsdp_pre_all_gather(self, mesh):
         """Returns the codes that this rank sends, and the scale as metadata for the result."""
         scale = self.weight.current_scale()
-        codes, _ = codec(CODE).encode(self.detach(), scale)
+        of_step = attached(self, of_step=True)
+        codes = of_step.rows if of_step else codec(CODE).encode(self.detach(), scale)[0]
         # gloo does not support 8-bit floats.
         return (codes.view(torch.uint8),), scale
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import atexit
 import functools
 import warnings
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -17,6 +15,7 @@ from tandem._convert import CPU
 from tandem._matrix_codes import quantizer, storage_of
 from tandem._plane import RoleKind
 from tandem._storages import described
+from tandem.torch._weight_codes import Codes, attach, attached
 from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._layer import EDGES, Pass
 from tandem.torch.nn._stored import StoredTensor, decoded, executor_of, rows_of
@@ -83,36 +82,15 @@ def _why_not(x: torch.Tensor, weight: torch.Tensor) -> tuple[str, str] | None:
 #===------------------------------------------------------------------------===#
 
 
-class Codes(NamedTuple):
-    """A matrix in 8-bit codes and its scale."""
-
-    rows: torch.Tensor
-    scale: torch.Tensor
-    #: The codes of the transpose, in row-major order, if the kernel has written them.
-    turned: torch.Tensor | None
-
-    @staticmethod
-    def of(planes: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> Codes:
-        """Returns the codes from planes, which are keyed by the suffixes of their names."""
-        turned = planes.get(".transposed")
-        return Codes(planes[""].view(shape), planes[".scale"],
-                     None if turned is None else turned.view(shape[::-1]))
-
-    @property
-    def transpose(self) -> torch.Tensor:
-        """The codes of the transpose, which may be a view."""
-        return self.rows.t() if self.turned is None else self.turned
-
-    @property
-    def transposed(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The codes of the transpose in the form that products take, and the scale."""
-        return in_rows(self.transpose), self.scale
-
-
 def in_rows(codes: torch.Tensor) -> torch.Tensor:
     """Returns codes in the form that products take: row-major for cuBLASLt, which sums along the
     rows of both factors, or any view on a CPU."""
     return codes if executor_of(codes) is CPU else codes.contiguous()
+
+
+def transposed(codes: Codes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the codes of the transpose in the form that products take, and the scale."""
+    return in_rows(codes.transpose), codes.scale
 
 
 @functools.lru_cache(maxsize=None)
@@ -143,37 +121,29 @@ def _has_ranks() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-class _Cached:
-    """The codes of a weight, and the version that they were computed from.
-
-    It is an attribute of the weight, because PyTorch does not swap tensors that have weak
-    references. Pickles do not contain the codes.
-    """
-
-    def __init__(self, key: tuple | None = None, codes: Codes | None = None):
-        self.key, self.codes = key, codes
-
-    def __reduce__(self):
-        return _Cached, ()
-
-
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
-    """Returns the codes of a weight, which are cached until the weight changes. A CUDA graph
-    computes them whenever it runs. With several ranks, so does each call, because FSDP gathers
-    new weights into the memory of old ones without incrementing their version. Inference tensors
-    have no version."""
+    """Returns the codes of a weight: those that an optimizer's step has written, or new ones, which
+    are kept until the weight changes.
+
+    A CUDA graph computes those that no step writes whenever it runs. With several ranks, so does
+    each call, because FSDP gathers new weights into the memory of old ones without incrementing
+    their version. Inference tensors have no version.
+    """
     executor = executor_of(weight)
     copy = copy and executor is not CPU
-    if executor.is_capturing or _has_ranks() or weight.is_inference():
+    if weight.is_inference():
         return quantize(weight, "f8E4M3FN", copy)
-    key = weight._version, weight.data_ptr(), executor, executor.stream
-    cached = getattr(weight, "_tandem_codes", None) or _Cached()
-    if cached.key != key or (copy and cached.codes.turned is None):
-        # Later passes may need gradients, which take no tensors of inference mode.
-        with torch.inference_mode(False), torch.no_grad():
-            cached = _Cached(key, quantize(weight, "f8E4M3FN", copy))
-        weight._tandem_codes = cached
-    return cached.codes
+    is_changing = executor.is_capturing or _has_ranks()
+    codes = attached(weight, of_step=is_changing)
+    if codes is not None and (codes.turned is not None or not copy):
+        return codes
+    if is_changing:
+        return quantize(weight, "f8E4M3FN", copy)
+    # Later passes may need gradients, which take no tensors of inference mode.
+    with torch.inference_mode(False), torch.no_grad():
+        codes = quantize(weight, "f8E4M3FN", copy)
+    attach(weight, codes)
+    return codes
 
 
 #===------------------------------------------------------------------------===#
@@ -265,7 +235,7 @@ class FP8Linear(torch.autograd.Function):
         if needs_x:
             dx = multiply(grad[:2], (in_rows(weight), weight_scale), **options).view(ctx.shape)
         if needs_weight:
-            dweight = multiply(grad.transposed, Codes(*kept).transposed, **options)
+            dweight = multiply(transposed(grad), transposed(Codes(*kept)), **options)
             dweight = dweight.to(ctx.types[0])
         if needs_bias:
             dbias = decoded(dy).reshape(-1, dy.shape[-1]).sum(0).to(ctx.types[1])
@@ -320,11 +290,11 @@ class FP8Products:
     @staticmethod
     def to_input(dy: Codes, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Returns the input's gradient, in row-major order."""
-        turned = quantized_weight(weight, copy=True).transposed
+        turned = transposed(quantized_weight(weight, copy=True))
         return multiply(dy[:2], turned, of="f8E5M2", dtype=dtype)
 
     @staticmethod
     def to_weight(dy: Codes, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Returns the weight's gradient."""
-        turned = quantize(x, "f8E4M3FN", copy=True).transposed
-        return multiply(dy.transposed, turned, of="f8E5M2", dtype=dtype)
+        turned = transposed(quantize(x, "f8E4M3FN", copy=True))
+        return multiply(transposed(dy), turned, of="f8E5M2", dtype=dtype)

@@ -15,6 +15,7 @@ from tandem.torch._layout import is_placeholder, may_overlap
 from tandem.torch._shards import local_of
 from tandem.torch.optim import _wrappers
 from tandem.torch.optim._hypers import Hypers
+from tandem.torch.optim._operand import Operand
 from tandem.torch.optim.advice._recommend import AUTO
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._specs import StateSpecs
@@ -84,6 +85,8 @@ class ParamGroups:
         specs: the specs of the groups' strategies.
         hypers: the groups' hyperparameters.
         arguments: the arguments that the optimizer was created with.
+        operands: the operands that steps write in addition to weights, by the parameters'
+            identities.
         keys: the numbers for random bits of parameters, by identity, in an optimizer that this
             one is a part of; empty in others, where a parameter's index is its number.
     """
@@ -91,6 +94,7 @@ class ParamGroups:
     def __init__(self, specs: StateSpecs, hypers: Hypers, arguments: Mapping):
         self.list: list[dict] = []
         self.specs, self.hypers, self.arguments = specs, hypers, arguments
+        self.operands: dict[int, Operand] = {}
         self.keys: dict[int, int] = {}
         #: The index of each parameter's group and its position there, by the parameter's
         #: identity.
@@ -195,6 +199,12 @@ class ParamGroups:
         """Returns the spec of a parameter, or None if there is none."""
         group = self.group_of(param)
         return self.specs.of(param, group) if group else None
+
+    def spec_of_step(self, param: torch.Tensor, group: Mapping) -> StateSpec:
+        """Returns the spec for a step of a parameter that has one. It writes no operand of a
+        weight that is only in codes."""
+        operand = None if is_placeholder(param) else self.operands.get(id(param))
+        return self.specs.of_step(param, group, operand and operand.storage)
 
     def spec_for(self, param: torch.Tensor, label: object, group: Mapping) -> StateSpec:
         """Returns the spec for a parameter of a param group, or raises the reason why there is

@@ -459,7 +459,8 @@ class Optimizer(torch.optim.Optimizer):
         """Returns the bytes of memory that are currently in use on this rank.
 
         ``weights``: parameters as they are stored, including their parts in the state;
-        ``working``: weights decoded for modules, if they are stored in codes;
+        ``working``: weights decoded for modules, if they are stored in codes, and the operands
+        of :func:`write_operands`;
         ``gradients``: ``p.grad`` and encoded planes; ``states``: all other planes.
         """
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
@@ -469,6 +470,8 @@ class Optimizer(torch.optim.Optimizer):
             hidden = param.requires_grad and spec and spec.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
                 total["working" if hidden else "weights"] += local_of(param).nbytes
+            if operand := self._groups.operands.get(id(param)):
+                total["working"] += operand.bytes
             if param.grad is not None:
                 total["gradients"] += local_of(param.grad).nbytes
             for part, bytes in self._store.bytes_of(param).items():
@@ -639,10 +642,11 @@ class Optimizer(torch.optim.Optimizer):
 
 def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
     """Returns the specs of an optimizer with these arguments."""
-    def build(graph: str, strategy: str, target: str, rules: Rules | None) -> tandem.Kernel:
+    def build(graph: str, strategy: str, target: str, rules: Rules | None,
+              weight_operand: bool) -> tandem.Kernel:
         def kernel(strategy: str, rules: Rules | None) -> tandem.Kernel:
             return compiled(graph, strategy, arguments["path"], target, rules,
-                            arguments["metrics"], arguments["weight_average"])
+                            arguments["metrics"], arguments["weight_average"], weight_operand)
 
         own, accumulation = kernel(strategy, rules), arguments["grad_accumulation"]
         found = accumulation and with_sums(own, accumulation)

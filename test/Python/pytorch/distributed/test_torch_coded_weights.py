@@ -24,7 +24,7 @@ from support.gloo import run_ranks
 pytestmark = pytest.mark.long_setup("two")
 
 MODULE = "support.coded_weights_ranks"
-NAMES = ("training", "wide_weights", "report", "changes", "values", "refusals", "reasons")
+NAMES = ("training", "written", "wide_weights", "report", "changes", "values", "refusals", "reasons")
 #: The elements of weights that are gathered as codes, of others, and of vectors.
 CODED, WIDE, VECTORS = 24 * 48 + 133 * 24, 48 * 48 + 48 * 133, 24 + 24 + 48 + 48
 REFUSALS = {
@@ -49,6 +49,15 @@ def two(made_once):
 @pytest.mark.parametrize("name", ("layers", "gated"))
 def test_has_the_bits_of_one_process_and_of_wide_gathers(name, two):
     assert [rank[name] for rank in two["training"]] == [[True] * 3] * 2
+
+
+def test_codes_that_steps_write(two):
+    """Ranks gather the codes that steps have written, whose scale they then share."""
+    for same, encoded, names, left in two["written"]:
+        assert same
+        assert encoded == 2 * 2  # two weights in the two passes before the first step
+        assert names == ["up.weight", "down.weight"]
+        assert left.keys() == {"odd.weight"} and "call tandem.torch.dist" in left["odd.weight"]
 
 
 def test_codes_of_wide_weights(two):

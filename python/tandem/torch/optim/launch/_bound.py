@@ -10,6 +10,7 @@ import torch
 from tandem import _tandem
 from tandem.torch._layout import empty_plane, is_placeholder, is_plane, laid_out
 from tandem.torch._shards import local_of, local_state, shard_of
+from tandem.torch.optim._operand import Operand
 from tandem.torch.optim._wrappers import is_flattened
 from tandem.torch.optim.gradients._codec import check_grad
 from tandem.torch.optim.state._check import check_state
@@ -25,8 +26,11 @@ class BoundParam:
     """
 
     def __init__(self, spec: StateSpec, index: int, group: int, param: torch.Tensor,
-                 state: dict | None, label: Callable[[int], object]):
+                 state: dict | None, label: Callable[[int], object],
+                 operand: Operand | None = None):
         self.spec, self.index, self._label = spec, index, label
+        #: The operand that the kernel writes in addition to the weight, if it does.
+        self.operand = operand
         #: The key for its random bits.
         self.key = index
         #: The index of the param group, which selects the spec.
@@ -61,11 +65,15 @@ class BoundParam:
         #: names, so a single name is repeated.
         twice = names * 2 if len(names) == 1 else names
         self.planes = itemgetter(*twice) if names else None
+        if operand:
+            operand.allocate(spec, self.like)
         self._point(state)
 
     def _point(self, state: dict | None) -> None:
         """Sets the addresses in the kernel's order; the caller fills in those of the gradient."""
         addresses = {name: state[name].data_ptr() for name in self.spec.state_planes}
+        if self.operand:
+            addresses |= self.operand.addresses
         self.pointers = [addresses.get(plane.name, self.address)
                          for plane in self.spec.kernel.planes]
 
@@ -148,11 +156,12 @@ class BoundParam:
 
 
 def bind(spec: StateSpec, index: int, group: int, param: torch.Tensor, state: dict | None,
-         label: Callable[[int], object]) -> BoundParam:
+         label: Callable[[int], object], operand: Operand | None = None) -> BoundParam:
     """Binds a parameter of a param group. Its planes get the parameter's layout.
 
     Args:
         label: returns the name of the parameter with an index, for messages.
+        operand: the operand that the kernel writes, if it does.
     """
     if spec.state_names:
         of_states = spec.of_states
@@ -163,7 +172,7 @@ def bind(spec: StateSpec, index: int, group: int, param: torch.Tensor, state: di
         laid = laid_out_state(of_states, like, own)
         moved = {name: value for name, value in laid.items() if value is not own.get(name)}
         state.update(spread(of_states, moved, param))
-    return BoundParam(spec, index, group, param, state, label)
+    return BoundParam(spec, index, group, param, state, label, operand)
 
 
 def kind_of(param: torch.Tensor, group: int) -> tuple | None:

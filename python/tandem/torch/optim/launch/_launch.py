@@ -12,6 +12,7 @@ from tandem._plan import Plan, Sharding
 from tandem._plane import RoleKind
 from tandem.torch._exchange import Exchange
 from tandem.torch._shards import local_of
+from tandem.torch.optim._operand import Operand
 from tandem.torch.optim.gradients._codec import (History, check_grad, empty_grad, encode_grads,
                                                  encoded_from, history_after)
 from tandem.torch.optim.launch._bound import BoundParam
@@ -86,6 +87,13 @@ class Launch:
         for bound in self.bound_params:
             bound.state = None
         self._histories = []
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The operands that the step writes in addition to weights."""
+        if not self.spec.operand_planes:
+            return []
+        return [bound.operand for bound in self.bound_params]
 
     @property
     def params(self) -> list[torch.Tensor]:

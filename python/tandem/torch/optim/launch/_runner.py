@@ -347,9 +347,9 @@ class StepRunner:
         found = SharedParams(trained, {}, {})
         for index, param, group in self.groups:
             shard = shard_of(param) if param.requires_grad else None
-            spec = self.groups.specs.of(param, group) if shard is not None else None
-            if spec is None:
+            if shard is None or self.groups.specs.of(param, group) is None:
                 continue
+            spec = self.groups.spec_of_step(param, group)
             if param.is_cpu and asks_ranks(spec, shard):
                 found.gathered.setdefault(shard.group, []).append((index, param))
             elif self._launches[spec].sums and place_of(spec, shard)[1] is not None:
@@ -445,7 +445,8 @@ class StepRunner:
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> BoundParam:
         """Binds a parameter of a param group to its memory. Its state starts here if it
         has none."""
-        kind = kind_of(param, number)
+        operand = self.groups.operands.get(id(param))
+        kind = None if operand else kind_of(param, number)
         first = self._kinds.get(kind)
         if first is not None and self.store.starts(param):
             state = self.store.start(first.spec.of_states, param, started)
@@ -454,8 +455,9 @@ class StepRunner:
             group, label = self.groups.list[number], self.groups.label
             spec = self.groups.checked(param, label(index), group)
             state = self.store.start(spec, param, started)
-            bound = bind(self.groups.specs.of_step(param, group), index, number, param, state,
-                         label)
+            of_step = self.groups.spec_of_step(param, group)
+            bound = bind(of_step, index, number, param, state, label,
+                         operand if of_step.operand_planes else None)
             if kind is not None and started and started[-1] is param:
                 self._kinds[kind] = bound
         bound.key = self.groups.keys.get(id(param), index)
@@ -473,6 +475,9 @@ class StepRunner:
         """
         if self.groups.is_capturable:
             self._settle(begun, copies)
+            for launch in launches:
+                for operand in launch.operands:
+                    operand.settle()
             self._device_step.run(self, launches)
             return False
         threads = self.threads or torch.get_num_threads()
@@ -524,6 +529,8 @@ class StepRunner:
             if launch.spec.encodes:
                 self.gradients.finish(bound.param for bound in launch.bound_params)
             increment_versions(launch.params)
+            for operand in () if skipped else launch.operands:
+                operand.publish()
         self.measured = None if skipped else launches
 
     def _count(self, number: int, launch: Launch) -> None:

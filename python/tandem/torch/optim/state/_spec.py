@@ -25,14 +25,17 @@ class StateSpec(ParamPlanes):
         count: the state's key for its count of steps, if the kernel needs none.
         executor: the executor that runs the kernel.
         on_cpu: the same spec on the CPU, if that is a different one.
-        codes: the spec without a copy of the weights, if this one's kernel writes one in
-            addition to codes. It handles states.
+        of_states: the spec that handles states, if this one's kernel writes more than these: a
+            copy of weights in codes, or an operand.
+        has_copy: whether the kernel writes a decoded copy of weights in codes.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
-                 on_cpu: StateSpec | None = None, codes: StateSpec | None = None):
+                 on_cpu: StateSpec | None = None, of_states: StateSpec | None = None,
+                 has_copy: bool = False):
         super().__init__(kernel, count)
-        self.executor, self.on_cpu, self._codes = executor, on_cpu, codes
+        self.executor, self.on_cpu, self._of_states = executor, on_cpu, of_states
+        self.has_copy = has_copy
         self.device = torch_device(executor)
         #: The shapes of planes, by name and the layout of their tensor.
         self._shapes: dict[tuple, torch.Size] = {}
@@ -52,14 +55,9 @@ class StateSpec(ParamPlanes):
                 else rows_in_memory(tensor, self.group))
 
     @property
-    def has_copy(self) -> bool:
-        """Whether the kernel writes a decoded copy of weights in codes."""
-        return self._codes is not None
-
-    @property
     def of_states(self) -> StateSpec:
         """The spec that creates, checks and converts states."""
-        return self._codes or self
+        return self._of_states or self
 
     def bytes_per_parameter(self, releases: bool = False) -> float:
         """Returns the number of bytes per parameter for weight, gradient and states, from their
@@ -113,7 +111,7 @@ class StateSpec(ParamPlanes):
     def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
         """Returns a tensor with the layout of the parameter's planes: the parameter itself, its
         codes, or a matrix in C order."""
-        if self._codes:
-            return self._codes.like(param, state)
+        if self.has_copy:
+            return self.ordered(self._of_states.like(param, state))
         has_codes = self.hidden and state
         return self.ordered(state[self.weight_planes[0].name] if has_codes else param)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from tandem._companions import Companion, companion, keeps_f32_states, with_copy
+from tandem._companions import (Companion, companion, keeps_f32_states, with_copy,
+                                with_operand)
 from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules
 from tandem._param_planes import has_rows, is_of_matrices, sums_over_model
@@ -31,6 +32,13 @@ class Key(NamedTuple):
     executor: Executor = CPU
     #: The type of the decoded copy that a step writes in addition to weights in codes, if any.
     copy: torch.dtype | None = None
+    #: The storage of the operand that a step writes in addition to the weight, if any.
+    operand: str | None = None
+
+    @property
+    def of_states(self) -> Key:
+        """The key of the spec that says how states are stored."""
+        return self._replace(copy=None, operand=None)
 
 
 class StateSpecs:
@@ -40,7 +48,8 @@ class StateSpecs:
 
     Args:
         build: compiles a graph under a strategy for a target. The fourth argument has the
-            strategy's rules, or None if it is found by its name.
+            strategy's rules, or None if it is found by its name; the fifth is whether steps write
+            an operand.
         graph: the graph; a graph of matrices updates two-dimensional parameters.
         strategy: the strategy of groups without their own.
         vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
@@ -49,7 +58,7 @@ class StateSpecs:
             does not.
     """
 
-    def __init__(self, build: Callable[[str, str, str, Rules | None], Kernel], graph: str,
+    def __init__(self, build: Callable[[str, str, str, Rules | None, bool], Kernel], graph: str,
                  strategy: str, vectors: str | None = None, count: str | None = None):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
         self._specs: dict[Key, StateSpec] = {}
@@ -84,19 +93,27 @@ class StateSpecs:
     def __getitem__(self, key: Key) -> StateSpec:
         key = self._resolved(key)
         if key not in self._specs:
-            codes = self[key._replace(copy=None)] if key.copy else None
-            built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
-            strategy = with_copy(codes.kernel, WORKING[key.copy]) if codes else built_in
+            strategy = self._strategy_of(key)
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
-                                 key.executor.target, strategy.rules)
+                                 key.executor.target, strategy.rules, bool(key.operand))
             on_cpu = None if key.executor is CPU else self[key._replace(executor=CPU)]
-            self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, codes)
+            of_states = None if key == key.of_states else self[key.of_states]
+            self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, of_states,
+                                         bool(key.copy))
         return self._specs[key]
+
+    def _strategy_of(self, key: Key) -> Companion:
+        """Returns the strategy under which a spec's kernel is compiled."""
+        if key.operand:
+            return with_operand(self[key._replace(operand=None)].kernel, key.operand)
+        if key.copy:
+            return with_copy(self[key.of_states].kernel, WORKING[key.copy])
+        return Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
 
     def _resolved(self, key: Key) -> Key:
         """Returns the key of the actual spec, whose strategy may be a companion."""
-        if key.copy:
-            return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
+        if key != key.of_states:
+            return self._resolved(key.of_states)._replace(copy=key.copy, operand=key.operand)
         if not (key.is_wide or key.is_small):
             return key
         if key not in self._known:
@@ -155,14 +172,15 @@ class StateSpecs:
         key = self.key_of(param, group)
         return None if key is None else self[key]
 
-    def of_step(self, param: torch.Tensor, group: Mapping) -> StateSpec:
+    def of_step(self, param: torch.Tensor, group: Mapping,
+                operand: str | None = None) -> StateSpec:
         """Returns the spec for a step of a parameter that has a spec in :meth:`of`. For
-        weights in codes, its kernel also reads and writes the decoded copy for the module."""
-        key = self.key_of(param, group)
-        spec = self[key]
-        if spec.hidden and not is_placeholder(param):
-            return self[key._replace(copy=param.dtype)]
-        return spec
+        weights in codes, its kernel also reads and writes the decoded copy for the module. It
+        writes an operand of this storage, if there is one."""
+        key = self.key_of(param, group)._replace(operand=operand)
+        if self[key.of_states].hidden and not is_placeholder(param):
+            key = key._replace(copy=param.dtype)
+        return self[key]
 
     def refusal(self, param: torch.Tensor, label: object, strategy: str,
                 fix: str | None = None) -> Exception:

@@ -1,0 +1,74 @@
+"""Codes of weights for matrix products, which are attached to the weights that they are made
+from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from tandem.torch import _executor
+
+
+class Codes(NamedTuple):
+    """A matrix in codes, and its scale or those of its groups."""
+
+    rows: torch.Tensor
+    scale: torch.Tensor
+    #: The codes of the transpose, in row-major order, if the kernel has written them.
+    turned: torch.Tensor | None = None
+
+    @staticmethod
+    def of(planes: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> Codes:
+        """Returns the codes from planes, which are keyed by the suffixes of their names."""
+        turned = planes.get(".transposed")
+        return Codes(planes[""].view(shape), planes[".scale"],
+                     None if turned is None else turned.view(shape[::-1]))
+
+    @property
+    def transpose(self) -> torch.Tensor:
+        """The codes of the transpose, which may be a view."""
+        return self.rows.t() if self.turned is None else self.turned
+
+
+class _Attached:
+    """The codes of a weight, and the version that they were computed from.
+
+    It is an attribute of the weight, because PyTorch does not swap tensors that have weak
+    references. Pickles and copies do not contain the codes.
+    """
+
+    def __init__(self, key: tuple | None = None, codes: Codes | None = None,
+                 is_of_step: bool = False):
+        self.key, self.codes, self.is_of_step = key, codes, is_of_step
+
+    def __reduce__(self):
+        return _Attached, ()
+
+
+def _key_of(weight: torch.Tensor) -> tuple:
+    """Returns what changes whenever a weight is written or moved."""
+    executor = _executor.executor_of(weight)
+    return weight._version, weight.data_ptr(), executor, executor.stream
+
+
+def attach(weight: torch.Tensor, codes: Codes, is_of_step: bool = False) -> None:
+    """Attaches the codes of its current value to a weight. ``is_of_step`` is whether an
+    optimizer's step has written them, and will write those of later values to the same
+    memory."""
+    weight._tandem_codes = _Attached(_key_of(weight), codes, is_of_step)
+
+
+def attached(weight: torch.Tensor, of_step: bool = False) -> Codes | None:
+    """Returns the codes that are attached to the current value of a weight, or None. With
+    ``of_step``, only those that a step has written."""
+    found = getattr(weight, "_tandem_codes", None)
+    if found is None or found.codes is None or (of_step and not found.is_of_step):
+        return None
+    return found.codes if found.key == _key_of(weight) else None
+
+
+def detach(weight: torch.Tensor) -> None:
+    """Removes the codes of a weight."""
+    weight._tandem_codes = _Attached()
