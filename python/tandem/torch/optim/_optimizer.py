@@ -643,7 +643,7 @@ class Optimizer(torch.optim.Optimizer):
 def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
     """Returns the specs of an optimizer with these arguments."""
     def build(graph: str, strategy: str, target: str, rules: Rules | None,
-              weight_operand: bool) -> tandem.Kernel:
+              weight_operand: bool = False) -> tandem.Kernel:
         def kernel(strategy: str, rules: Rules | None) -> tandem.Kernel:
             return compiled(graph, strategy, arguments["path"], target, rules,
                             arguments["metrics"], arguments["weight_average"], weight_operand)

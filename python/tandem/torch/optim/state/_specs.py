@@ -48,8 +48,8 @@ class StateSpecs:
 
     Args:
         build: compiles a graph under a strategy for a target. The fourth argument has the
-            strategy's rules, or None if it is found by its name; the fifth is whether steps write
-            an operand.
+            strategy's rules, or None if it is found by its name. For steps that write operands,
+            it takes ``weight_operand=True`` too.
         graph: the graph; a graph of matrices updates two-dimensional parameters.
         strategy: the strategy of groups without their own.
         vectors: the graph for parameters with fewer dimensions, if `graph` is a graph of
@@ -58,7 +58,7 @@ class StateSpecs:
             does not.
     """
 
-    def __init__(self, build: Callable[[str, str, str, Rules | None, bool], Kernel], graph: str,
+    def __init__(self, build: Callable[..., Kernel], graph: str,
                  strategy: str, vectors: str | None = None, count: str | None = None):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
         self._specs: dict[Key, StateSpec] = {}
@@ -94,8 +94,9 @@ class StateSpecs:
         key = self._resolved(key)
         if key not in self._specs:
             strategy = self._strategy_of(key)
+            options = {"weight_operand": True} if key.operand else {}
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
-                                 key.executor.target, strategy.rules, bool(key.operand))
+                                 key.executor.target, strategy.rules, **options)
             on_cpu = None if key.executor is CPU else self[key._replace(executor=CPU)]
             of_states = None if key == key.of_states else self[key.of_states]
             self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, of_states,
