@@ -90,7 +90,8 @@ def test_numerics_python():
         exec(block, names)
 
 
-@pytest.mark.parametrize("page", ("Torch", "Accumulation", "WeightAverage", "Muon", "BeyondAdamW"))
+@pytest.mark.parametrize("page", ("Torch", "Accumulation", "WeightAverage",
+                                  "WeightOperands", "Muon", "BeyondAdamW"))
 def test_torch_python(page):
     """Runs the examples of a page in sequence."""
     pytest.importorskip("torch")
