@@ -114,6 +114,19 @@ def with_operand(kernel: Kernel, storage: str) -> Companion:
         rules.compute, (*rules.storages, (RoleKind.OUTPUT, OPERAND, storage))))
 
 
+def with_exchange(kernel: Kernel, type: str) -> Companion:
+    """Returns the same strategy with what external steps exchange in a type.
+
+    Args:
+        kernel: the graph under the strategy itself.
+        type: "bf16", "f16" or "f32".
+    """
+    rules = rules_of(kernel.compute, kinds_of(kernel), kernel.storages)
+    return Companion(kernel.strategy, Rules(rules.compute, (
+        *rules.storages, *((kind, None, floats(type))
+                           for kind in (RoleKind.SENT, RoleKind.RECEIVED)))))
+
+
 def with_sums(kernel: Kernel, accumulation: str) -> Companion | None:
     """Returns the same strategy with gradients in a storage for sums of several passes.
 

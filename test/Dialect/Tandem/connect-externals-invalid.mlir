@@ -52,6 +52,6 @@ func.func private @has(tensor<?xf32> {tandem.role = #tandem.role<state "x", form
 // -----
 
 tandem.strategy @rules compute(<f32, f32>) {
-  // expected-error @+1 {{'tandem.assign' op stores a param, grad, state, input, output or what is saved, not a sent}}
-  tandem.assign sent = #tandem.float<f32>
+  // expected-error @+1 {{'tandem.assign' op exchanges tensors with the host as bf16, f16 or f32 to nearest, got #tandem.float<bf16, dither>}}
+  tandem.assign sent = #tandem.float<bf16, dither>
 }

@@ -8,7 +8,7 @@ tandem.strategy @strategy_c1 compute(<f32, f32>) {
 // -----
 
 tandem.strategy @assign_c1 compute(<f32, f32>) {
-  // expected-error @+1 {{'tandem.assign' op stores a param, grad, state, input, output or what is saved, not a hyper}}
+  // expected-error @+1 {{'tandem.assign' op stores a param, grad, state, input, output or what is saved, sent or received, not a hyper}}
   tandem.assign hyper = #tandem.float<f32>
 }
 

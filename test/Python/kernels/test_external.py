@@ -13,6 +13,7 @@ import pytest
 
 import tandem
 from model import (HOST, SCALED_STRATEGIES, STRATEGIES, TENSOR_STRATEGIES, cases, step)
+from tandem._companions import kinds_of, rules_of
 from support.kernels import (ISAS, SEED, STEP, assert_same, compiled, integers_of, require_isa,
                              seed_of, write_strategies)
 
@@ -123,6 +124,38 @@ def test_threads():
         kernel(arrays, key=9, threads=threads, external={NAME: compute}, **hypers,
                **integers_of(kernel))
         assert_same(arrays, want, f"{threads} threads")
+
+
+@pytest.mark.parametrize("strategy", ["fp32", "flash-f16", "collage-plus", "fp8-lm"])
+def test_rules_for_what_is_exchanged(strategy, tmp_path):
+    """A strategy's rules widen what a graph exchanges in bf16: kernels agree with the interpreter,
+    and the host finds float32."""
+    kernel = tandem.compile("muon", strategy)
+    rules = rules_of(kernel.compute, kinds_of(kernel), kernel.storages).storages
+    policy, format = kernel.compute.split()
+    lines = [f'  tandem.assign {kind.name.lower()} named("{role}") = {storage}'
+             for kind, role, storage in rules]
+    lines += [f"  tandem.assign {kind} = #tandem.float<f32>" for kind in ("sent", "received")]
+    (tmp_path / "wide.mlir").write_text(
+        f"tandem.strategy @wide compute(<{policy}, {format}>) {{\n" + "\n".join(lines) + "\n}\n")
+    wide = tandem.compile("muon", "wide", path=[tmp_path])
+    assert {p.type for p in wide.planes if p.is_exchanged} == {"f32"}
+    planes, hypers = example(strategy, 300, "ordinary")
+    planes |= {name: np.zeros(300, np.uint32) for name in (SENT, RECEIVED)}
+    given = {name: plane.copy() for name, plane in planes.items()}
+    want = {name: plane.copy() for name, plane in planes.items()}
+
+    def computing(arrays):
+        def compute(stream):
+            arrays[RECEIVED][:] = (arrays[SENT].view(np.float32)[::-1] * np.float32(0.3)).view(
+                np.uint32)
+        return compute
+
+    tandem.interpret("muon", "wide", want, hypers, path=[tmp_path], step=STEP, seed=SEED, key=9,
+                     external={NAME: computing(want)})
+    wide(given, key=9, external={NAME: computing(given)}, **hypers, **integers_of(wide))
+    assert (want[SENT] & 0xFFFF).any() or strategy == "collage-plus"
+    assert_same(given, want, strategy)
 
 
 def test_two_steps():

@@ -21,15 +21,15 @@ from tandem.torch.optim import _muon
 STRATEGIES = ("fp32", "flash-f16", "dither-mulaw", "collage-plus", "fp8-lm")
 
 
-def muon_of(model, strategy):
+def muon_of(model, strategy, **options):
     return tt.Muon(model.named_parameters(), strategy=strategy, lr=0.01, adamw_lr=1e-3,
-                   min_8bit_size=0)
+                   min_8bit_size=0, **options)
 
 
-def train(model, strategy, dtype=torch.bfloat16, steps=3):
+def train(model, strategy, dtype=torch.bfloat16, steps=3, **options):
     """Returns what differs from one process that gets the reduced gradients."""
     whole = Model(dtype)
-    optimizer, reference = muon_of(model, strategy), muon_of(whole, strategy)
+    optimizer, reference = muon_of(model, strategy, **options), muon_of(whole, strategy, **options)
     for step in range(steps):
         backward(model, step)
         for param, want in zip(model.parameters(), whole.parameters()):
@@ -45,6 +45,7 @@ def fsdp2():
     for strategy in STRATEGIES:
         dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
         found[strategy] = train(sharded(dtype), strategy, dtype)
+    found["wide products"] = train(sharded(), "flash-f16", precision="f32")
     return found
 
 

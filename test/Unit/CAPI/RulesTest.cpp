@@ -112,7 +112,7 @@ TEST(RulesTest, MustBeSound) {
             "cannot read storage 'x': expected attribute value");
   EXPECT_EQ(Compiled({{TDM_ROLE_HYPER, nullptr, f32}}).error,
             "'tandem.assign' op stores a param, grad, state, input, output or "
-            "what is saved, not a hyper");
+            "what is saved, sent or received, not a hyper");
   EXPECT_TRUE(llvm::StringRef(Compiled({param, grad}).error)
                   .contains("momentum_buffer"));
   const char *kernel = "tandem.kernel @k compute(<f32, f32>) tensors [] "

@@ -52,10 +52,6 @@ static bool matches(AssignOp rule, RoleAttr role) {
 }
 
 StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
-  // The graph says in which format the host takes and leaves tensors.
-  if (role.getFormat())
-    return FloatStorageAttr::get(getContext(), role.getFormat(),
-                                 RoundingMode::nearest);
   for (AssignOp rule : getBody().getOps<AssignOp>()) {
     if (!matches(rule, role))
       continue;
@@ -64,7 +60,19 @@ StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
                ? rule.getStorage().getAverageStorage(getCompute())
                : rule.getStorage();
   }
+  // Without a rule, the graph says in which format the host takes and leaves
+  // tensors.
+  if (role.getFormat())
+    return FloatStorageAttr::get(getContext(), role.getFormat(),
+                                 RoundingMode::nearest);
   return {};
+}
+
+/// Returns whether a host can take or leave a tensor in a storage.
+static bool isExchangeable(StorageAttrInterface storage) {
+  auto floats = dyn_cast<FloatStorageAttr>(storage);
+  return floats && floats.getRounding() == RoundingMode::nearest &&
+         isa<BFloat16Type, Float16Type, Float32Type>(floats.getFormat());
 }
 
 LogicalResult AssignOp::verify() {
@@ -74,10 +82,8 @@ LogicalResult AssignOp::verify() {
   case RoleKind::step:
   case RoleKind::seed:
   case RoleKind::restored:
-  case RoleKind::sent:
-  case RoleKind::received:
     return emitOpError("stores a param, grad, state, input, output or what is "
-                       "saved, not a ")
+                       "saved, sent or received, not a ")
            << stringifyRoleKind(getKind());
   default:
     break;
@@ -94,6 +100,13 @@ LogicalResult AssignOp::verify() {
   // (C4)
   if (getFlow() && !isBetweenLayers)
     return emitOpError("only an input or an output has a flow");
+  // (C5)
+  bool isExchanged =
+      getKind() == RoleKind::sent || getKind() == RoleKind::received;
+  if (isExchanged && !isExchangeable(getStorage()))
+    return emitOpError("exchanges tensors with the host as bf16, f16 or f32 "
+                       "to nearest, got ")
+           << getStorage();
   return success();
 }
 

@@ -97,6 +97,21 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
   return storage;
 }
 
+/// Makes the role of what is exchanged with the host say the format in which it
+/// is stored.
+static void setFormat(func::FuncOp function, BlockArgument argument,
+                      StorageAttrInterface storage) {
+  RoleAttr role = getRole(argument);
+  if (role.getFormat())
+    function.setArgAttr(
+        argument.getArgNumber(), TandemDialect::getRoleAttrName(),
+        RoleAttr::get(role.getContext(), role.getKind(), role.getName(),
+                      role.getMoment(), role.getDomain(),
+                      role.getDefaultValue(), role.getPer(), role.getConsumer(),
+                      role.getFlow(), role.getExternal(),
+                      cast<FloatStorageAttr>(storage).getFormat()));
+}
+
 /// Puts storages on the arguments, and decodes each of them.
 static FailureOr<unsigned> storeArguments(func::FuncOp function,
                                           StrategyOp strategy) {
@@ -117,6 +132,7 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
            << " is stored as " << *storage;
     auto logical = cast<RankedTensorType>(argument.getType());
     argument.setType(StoredType::get(function.getContext(), logical, *storage));
+    setFormat(function, argument, *storage);
     auto decode =
         DecodeOp::create(builder, function.getLoc(), logical, argument);
     argument.replaceUsesWithIf(decode.getResult(), [](OpOperand &use) {

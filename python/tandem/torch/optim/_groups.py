@@ -204,7 +204,8 @@ class ParamGroups:
         """Returns the spec for a step of a parameter that has one. It writes no operand of a
         weight that is only in codes."""
         operand = None if is_placeholder(param) else self.operands.get(id(param))
-        return self.specs.of_step(param, group, operand and operand.storage)
+        return self.specs.of_step(param, group, operand and operand.storage,
+                                  self.hypers.exchange_of(group))
 
     def spec_for(self, param: torch.Tensor, label: object, group: Mapping) -> StateSpec:
         """Returns the spec for a parameter of a param group, or raises the reason why there is

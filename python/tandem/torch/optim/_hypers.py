@@ -110,6 +110,10 @@ class Hypers:
         """Returns what hyperparameters depend on in a parameter's shape; None if on nothing."""
         return None
 
+    def exchange_of(self, group: Mapping) -> str | None:
+        """Returns the type in which external steps exchange tensors; None for the graph's."""
+        return None
+
     def check(self, group: Mapping, index: int) -> None:
         """Refuses invalid values that kernels do not check."""
 

@@ -72,6 +72,11 @@ class _MuonHypers(Hypers):
             return self.number("adamw_eps", group, index)
         return super().value_at(name, group, index, step, dtype, shape)
 
+    def exchange_of(self, group: Mapping) -> str | None:
+        # A direction in bf16 would take the precision of wider products away.
+        is_wide = group["use_muon"] and group["precision"] != "bf16"
+        return "f32" if is_wide else None
+
     def check(self, group: Mapping, index: int) -> None:
         if group["adjust_lr_fn"] not in _ADJUSTMENTS:
             raise ValueError(
@@ -133,7 +138,7 @@ class Muon(_Library):
         adamw_eps: AdamW's epsilon.
         adamw_weight_decay: AdamW's decay.
         precision: the type that the iteration computes in: "bf16", as in torch.optim.Muon, "f16"
-            or "f32".
+            or "f32". Directions and results are bfloat16 for "bf16", and float32 otherwise.
         stacked: whether parameters of three and more dimensions are stacks of matrices (True), or
             matrices with the first dimension as rows (False). None refuses three dimensions.
         split: into how many matrices of the same number of rows a parameter is divided, such as 3

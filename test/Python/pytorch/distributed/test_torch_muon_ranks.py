@@ -35,7 +35,7 @@ def ranks(request, made_once):
 
 def test_fsdp2_has_the_bits_of_one_process(ranks):
     for rank in ranks["fsdp2"]:
-        assert len(rank) == 5 and not any(rank.values()), rank
+        assert len(rank) == 6 and not any(rank.values()), rank
 
 
 def test_each_matrix_has_an_owner(ranks):

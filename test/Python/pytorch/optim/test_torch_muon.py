@@ -179,6 +179,59 @@ def test_types_of_iterations():
     assert (tiny - left @ right).norm() / (left @ right).norm() < 2e-3
 
 
+@pytest.mark.parametrize("strategy", ("fp32", "flash-f16", "dither-softsign-root"))
+@pytest.mark.parametrize("precision, bound", (("bf16", 2e-2), ("f16", 2e-3), ("f32", 1e-5)))
+def test_directions_have_the_precision_of_products(precision, bound, strategy):
+    """With wider products directions and results are float32, under every strategy."""
+    dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
+    sent = []
+    options = {"precision": precision, "ns_coefficients": "polar_express", "ns_steps": 8}
+    params = parameters(dtype, SHAPES[:1])
+    optimizer = muon(params, strategy, lr=0.02, **options)
+    plain = muon(parameters(dtype, SHAPES[:1]), strategy, lr=0.02, **options)
+    function = optimizer._arguments["external"]["orthogonalize"]
+
+    def noted(given, group):
+        sent.append((given[0].clone(), function(given, group).clone()))
+        return sent[-1][1]
+
+    optimizer._arguments["external"]["orthogonalize"] = noted
+    optimizer._runner._launches._functions = {"orthogonalize": noted}
+    for seed in range(2):
+        give_gradients(params, seed, [plain.param_groups[0]["params"]])
+        optimizer.step()
+        plain.step()
+    wanted = torch.bfloat16 if precision == "bf16" else torch.float32
+    assert torch.equal(params[0], plain.param_groups[0]["params"][0])
+    for direction, result in sent:
+        assert direction.dtype == wanted
+        left, _, right = torch.linalg.svd(direction.double(), full_matrices=False)
+        error = (result.double() - left @ right).norm() / (left @ right).norm()
+        assert bound / 100 < error < bound
+
+
+def test_groups_of_several_precisions():
+    """Each group has its own type; wide products with f32 weights are those of float32."""
+    params = parameters()
+    optimizer = tt.Muon([{"params": params[:1], "use_muon": True, "precision": "f32"},
+                         {"params": params[1:], "use_muon": True}], lr=0.02, strategy="fp32")
+    weight = params[0].detach().clone()
+    give_gradients(params, 0)
+    momentum = 0.05 * params[0].grad
+    direction = params[0].grad.lerp(momentum, 0.95)
+    optimizer.step()
+    result = newton_schulz(direction, COEFFICIENTS, 5, 1e-7, "f32")
+    weight.mul_(1 - 0.02 * 0.1).sub_(0.02 * result)
+    assert torch.allclose(params[0], weight, rtol=0, atol=3e-8)
+    other = muon(parameters()[1:], lr=0.02)
+    give_gradients(parameters(), 0)
+    other_params = other.param_groups[0]["params"]
+    for param, given in zip(other_params, params[1:]):
+        param.grad = given.grad.clone()
+    other.step()
+    assert all(torch.equal(a, b) for a, b in zip(other_params, params[1:]))
+
+
 #===------------------------------------------------------------------------===#
 # Parameters that are divided in other ways
 #===------------------------------------------------------------------------===#

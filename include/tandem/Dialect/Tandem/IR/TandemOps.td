@@ -62,10 +62,13 @@ def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
     first param, but without a copy for other readers and, in place of floats rounded to nearest, as
     dithered floats or, under the component policy, an expansion. A slow moment that matches a rule
     without a moment and a name is stored as that rule says, with the same replacement of floats.
+    What is sent to an external step and received from it has the format that the graph says, unless
+    a rule matches it.
 
-    Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a state has
-    a moment; (C3) only a saved tensor, an input or an output has a consumer; (C4) only an input or
-    an output has a flow.
+    Constraints: (C1) the kind is param, grad, state, input, output, saved, sent or received; (C2)
+    only a state has a moment; (C3) only a saved tensor, an input or an output has a consumer; (C4)
+    only an input or an output has a flow; (C5) what is sent or received is stored as bf16, f16 or
+    f32 to nearest.
 
     Example:
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from tandem._companions import (Companion, companion, keeps_f32_states, with_copy,
-                                with_operand)
+                                with_exchange, with_operand)
 from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules
 from tandem._param_planes import has_rows, is_of_matrices, sums_over_model
@@ -34,11 +34,13 @@ class Key(NamedTuple):
     copy: torch.dtype | None = None
     #: The storage of the operand that a step writes in addition to the weight, if any.
     operand: str | None = None
+    #: The type in which external steps exchange tensors, if it is not the graph's.
+    exchange: str | None = None
 
     @property
     def of_states(self) -> Key:
         """The key of the spec that says how states are stored."""
-        return self._replace(copy=None, operand=None)
+        return self._replace(copy=None, operand=None, exchange=None)
 
 
 class StateSpecs:
@@ -105,6 +107,8 @@ class StateSpecs:
 
     def _strategy_of(self, key: Key) -> Companion:
         """Returns the strategy under which a spec's kernel is compiled."""
+        if key.exchange:
+            return with_exchange(self[key._replace(exchange=None)].kernel, key.exchange)
         if key.operand:
             return with_operand(self[key._replace(operand=None)].kernel, key.operand)
         if key.copy:
@@ -114,7 +118,8 @@ class StateSpecs:
     def _resolved(self, key: Key) -> Key:
         """Returns the key of the actual spec, whose strategy may be a companion."""
         if key != key.of_states:
-            return self._resolved(key.of_states)._replace(copy=key.copy, operand=key.operand)
+            return self._resolved(key.of_states)._replace(copy=key.copy, operand=key.operand,
+                                                          exchange=key.exchange)
         if not (key.is_wide or key.is_small):
             return key
         if key not in self._known:
@@ -174,11 +179,14 @@ class StateSpecs:
         return None if key is None else self[key]
 
     def of_step(self, param: torch.Tensor, group: Mapping,
-                operand: str | None = None) -> StateSpec:
+                operand: str | None = None, exchange: str | None = None) -> StateSpec:
         """Returns the spec for a step of a parameter that has a spec in :meth:`of`. For
         weights in codes, its kernel also reads and writes the decoded copy for the module. It
-        writes an operand of this storage, if there is one."""
-        key = self.key_of(param, group)._replace(operand=operand)
+        writes an operand of this storage, if there is one, and its external steps exchange
+        tensors in a type other than the graph's, if there is one."""
+        key = self.key_of(param, group)._replace(operand=operand, exchange=exchange)
+        if key.is_vector:
+            key = key._replace(exchange=None)
         if self[key.of_states].hidden and not is_placeholder(param):
             key = key._replace(copy=param.dtype)
         return self[key]
