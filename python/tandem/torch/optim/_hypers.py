@@ -87,6 +87,12 @@ class Hypers:
         value = group[key]
         return value if key == name else value[names.index(name)]
 
+    def given(self, name: str, group: Mapping) -> object:
+        """Returns a hyperparameter of a param group, or None if the group does not have it, since it
+        follows from others."""
+        key, _ = self._place(name, self.defaults)
+        return self.value(name, group) if key in group else None
+
     def number(self, name: str, group: Mapping, index: int) -> float:
         """Returns a hyperparameter of the param group with this index as a number."""
         try:

@@ -200,10 +200,9 @@ class Optimizer(torch.optim.Optimizer):
         if grad_accumulation is not None:
             _check_accumulation(grad_accumulation)
         of = self._HYPERS
-        if capturable and (of.count is not None or of.reads_step or of.is_shaped):
-            source = "shapes" if self._HYPERS.is_shaped else "the count of steps"
+        if capturable and (of.count is not None or of.reads_step):
             raise ValueError(
-                f"{type(self).__name__} computes hyperparameters from {source} "
+                f"{type(self).__name__} computes hyperparameters from the count of steps "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
         specs = _specs(self._arguments, self._HYPERS.count)

@@ -373,6 +373,27 @@ def test_a_graph_has_the_bits_of_steps(gpu, optimizer, strategy):
     assert_same_steps(got, want)
 
 
+@pytest.mark.parametrize("options", ({}, {"capturable": True},
+                                     {"capturable": True, "skip_nonfinite": True}))
+def test_muon(gpu, options):
+    """The host orthogonalizes on the GPU's stream. The factors of learning rates follow from shapes
+    where the GPU counts steps, too."""
+    def trained(**more):
+        named = [(f"layer{i}.weight", p) for i, p in enumerate(
+            parameters([(12, 20), (20, 12), (17,)], torch.bfloat16))]
+        optimizer = tt.Muon(named, lr=0.02, adamw_lr=1e-3, strategy="flash-f16",
+                            min_8bit_size=0, **more)
+        train(optimizer, range(3))
+        return optimizer
+
+    want = trained()
+    gpu.launched.clear()
+    with gpu.holds_torch():
+        got = trained(**options)
+    assert gpu.launched
+    assert_same_steps(got, want)
+
+
 def test_numbers_of_a_graph_are_those_of_its_capture(gpu):
     """Later steps with other values do not change them."""
     want = make("AdamW", "bf16")

@@ -10,7 +10,7 @@ import torch
 from tandem._convert import Executor
 from tandem._plane import RoleKind
 from tandem.torch import _executor
-from tandem.torch.optim.launch._launch import Launch
+from tandem.torch.optim.launch._launch import Launch, Row
 
 #: A number, or a tensor that holds one.
 Scalar = float | torch.Tensor
@@ -105,7 +105,7 @@ class DeviceStep:
             rows = self._rows[launch] = Rows(launch)
         groups = runner.groups.list
         for work in rows.write(
-                [_scalars(runner, launch, row[0]) for row in launch.table],
+                [_scalars(runner, launch, row) for row in launch.table],
                 [int(groups[row[0]].get("seed", 0)) for row in launch.table],
                 [launch.counters[row[1]] for row in launch.table if launch.counters]):
             launch.executor.call(work)
@@ -155,23 +155,34 @@ def _check(runner, launches: Sequence[Launch]) -> None:
                 f"{launch.kernel.name} reduces parameters over ranks, which the host exchanges "
                 "between launches, so that no CUDA graph can have the step; take it outside of "
                 "the graph")
-        rows = [_scalars(runner, launch, row[0]) for row in launch.table]
+        if launch.externals and launch.executor.is_capturing and any(
+                bound.shard for bound in launch.bound_params):
+            raise RuntimeError(
+                f"{launch.kernel.name} has a step that the host computes of whole tensors, which "
+                "ranks send to their owners, so that no CUDA graph can have it; take the step "
+                "outside of the graph")
+        rows = [_scalars(runner, launch, row) for row in launch.table]
         if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
             with runner.explained(launch):
                 launch.check_scalars(rows, [launch.integers(1, 0)] * len(rows))
     for launch in launches:
         launch.check_ranks([[None if isinstance(value, torch.Tensor) else value for value
-                              in _scalars(runner, launch, row[0])] for row in launch.table])
+                              in _scalars(runner, launch, row)] for row in launch.table])
 
 
-def _scalars(runner, launch: Launch, group: int) -> list[Scalar]:
+def _scalars(runner, launch: Launch, row: Row) -> list[Scalar]:
     """Returns the hyperparameters of a row: numbers, or tensors on a GPU."""
     values, groups, hypers = [], runner.groups.list, runner.groups.hypers
+    index, _, dtype, shape = row
     for name in launch.kernel.hypers:
-        value = hypers.value(name, groups[group])
+        value = hypers.given(name, groups[index])
         is_there = (isinstance(value, torch.Tensor)
                     and getattr(_executor.executor_of(value), "device", None))
-        values.append(value if is_there else hypers.number(name, groups[group], group))
+        if not is_there:
+            # Numbers of steps are on the GPU, but shapes are known here.
+            value = (hypers.value_at(name, groups[index], index, 1, dtype, shape)
+                     if hypers.is_shaped else hypers.number(name, groups[index], index))
+        values.append(value)
     return values
 
 
