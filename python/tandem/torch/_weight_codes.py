@@ -49,8 +49,8 @@ class _Attached:
 
 def _key_of(weight: torch.Tensor) -> tuple:
     """Returns what changes whenever a weight is written or moved."""
-    executor = _executor.executor_of(weight)
-    return weight._version, weight.data_ptr(), executor, executor.stream
+    executor = _executor.executor_of(weight)  # None on the device "meta"
+    return weight._version, weight.data_ptr(), executor, executor and executor.stream
 
 
 def attach(weight: torch.Tensor, codes: Codes, is_of_step: bool = False) -> None:
