@@ -7,7 +7,7 @@ _DECAYS = {"inside": "adamw", "before": "adamw_decay_before", "after": "adamw_de
 
 
 def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: bool,
-          optimizer: str) -> str:
+          optimizer: str, cautious: bool = False) -> str:
     """Returns the name of AdamW's graph.
 
     Args:
@@ -16,12 +16,20 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: boo
         max_norm: the maximum norm of all gradients; None for no clipping.
         stores_ratio: whether a state is the ratio of the first moment to the second's root.
         optimizer: the class that takes custom graphs, for messages.
+        cautious: whether only elements move whose momentum agrees with the gradient.
 
     Raises:
         ValueError: the library has no such graph.
     """
     if decay not in _DECAYS:
         raise ValueError(f"decay must be 'inside', 'before' or 'after', got {decay!r}")
+    if cautious:
+        if decay != "before" or eps_inside_root or max_norm is not None or stores_ratio:
+            raise ValueError(
+                "cautious needs decay='before', and neither eps_inside_root nor max_norm nor "
+                f"stores_ratio; for others, write the graph and pass it to {optimizer}"
+            )
+        return "adamw_cautious"
     if stores_ratio:
         if decay != "inside" or eps_inside_root or max_norm is not None:
             raise ValueError(

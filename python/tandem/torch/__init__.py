@@ -23,16 +23,16 @@ from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
-from tandem.torch.optim import (ASGD, LAMB, SGD, Adafactor, Adagrad, Adam, Adamax, AdamW,
-                                AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion, Muon,
-                                NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
+from tandem.torch.optim import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax,
+                                AdamW, AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion,
+                                Muon, NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
                                 WeightAverage, averaged_weights, averages, change_strategy,
                                 convert_state, decode_weights, doctor, from_bitsandbytes,
                                 param_groups, recommend, to_bitsandbytes, weights)
 
 share_threads()
 
-__all__ = ["ASGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
            "GradientAllReduce", "LAMB", "Lion", "MaskSetting", "Memory", "Muon", "NAdam",
            "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",

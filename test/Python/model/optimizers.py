@@ -376,6 +376,38 @@ def _adafactor_vector(k, h, t):
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, np.float32(-h.rho) * size / clip))
 
 
+def _cautious(k, h, u, along):
+    """Moves along u where it agrees with the gradient, by the reciprocal of the share of such
+    elements."""
+    agrees = along > 0
+    u = np.where(agrees, u, np.float32(0)).astype(u.dtype)
+    share = k.sum(np.where(agrees, np.float32(1), np.float32(0))) / np.float32(agrees.size)
+    share = np.float32(1e-3) if share < np.float32(1e-3) else share
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, np.float32(-h.lr) / share))
+
+
+def _adamw_cautious(k, h, t):
+    g = k.read("grad")
+    mh, vh = _adam_moments(k, h, t, g)
+    u = k.div(mh, k.add(k.sqrt(vh), h.eps))
+    _cautious(k, h, u, k.mul(k.read("exp_avg"), g))
+
+
+def _lion_cautious(k, h, t):
+    g, m = k.read("grad"), k.read("exp_avg")
+    u = k.sign(k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1)))
+    k.ema("exp_avg", h.beta2, k.mul(g, 1.0 - h.beta2))
+    _cautious(k, h, u, k.mul(u, g))
+
+
+def _adadelta(k, h, t):
+    g, d = _with_decay(k, h, k.read("grad")), k.read("acc_delta")
+    v = k.ema("square_avg", h.rho, k.mul(k.mul(g, g), 1.0 - h.rho))
+    u = k.mul(k.div(k.sqrt(k.add(d, h.eps)), k.sqrt(k.add(v, h.eps))), g)
+    k.ema("acc_delta", h.rho, k.mul(k.mul(u, u), 1.0 - h.rho))
+    _descend(k, h, u)
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph, its state roles and its hyperparameters. A graph that yields sums of a tensor
@@ -446,6 +478,11 @@ GRAPHS = _Graphs({
     "lion": Graph(_lion, ("exp_avg",), ("lr", "beta1", "beta2", "weight_decay")),
     "rmsprop": Graph(_rmsprop, ("square_avg",), ("lr", "alpha", "eps", "weight_decay")),
     "adagrad": Graph(_adagrad, ("sum",), ("lr", "lr_decay", "eps", "weight_decay")),
+    "adadelta": Graph(_adadelta, ("square_avg", "acc_delta"),
+                      ("lr", "rho", "eps", "weight_decay")),
+    "adamw_cautious": Graph(_adamw_cautious, *_ADAM, reduces=True),
+    "lion_cautious": Graph(_lion_cautious, ("exp_avg",),
+                           ("lr", "beta1", "beta2", "weight_decay"), reduces=True),
     "lamb": Graph(_lamb, *_ADAM, reduces=True),
     "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
     "adafactor_vector": Graph(

@@ -78,6 +78,7 @@ MOMENT = {
     "previous": "first",
     "step_size": "second",
     "ax": "average",
+    "acc_delta": "second",
     "variance": "second",
     "row_var": "second",
     "col_var": "second",

@@ -199,6 +199,34 @@ def adafactor_vector_listing(f, g, th, s, h, t):
     return {"param": f(1 - h["lr"] * h["weight_decay"]) * th + rate * u, "variance": v}
 
 
+def cautious_listing(f, g, th, h, u, along):
+    count = listed_sum(np.where(along > 0, f(1), f(0)))
+    mean = count / f(len(g))
+    rate = f(-h["lr"]) / (f(1e-3) if mean < f(1e-3) else mean)
+    return f(1 - h["lr"] * h["weight_decay"]) * th + rate * np.where(along > 0, u, f(0))
+
+
+def adamw_cautious_listing(f, g, th, s, h, t):
+    new = adam_listing(f, g, th, s, h, t)
+    u = adam_listing(f, g, th, s, h, t, decay="before", result="update")
+    return new | {"param": cautious_listing(f, g, th, h, u, new["exp_avg"] * g)}
+
+
+def lion_cautious_listing(f, g, th, s, h, t):
+    c = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    u = np.where(c > 0, f(1), np.where(c < 0, f(-1), c))
+    return {"param": cautious_listing(f, g, th, h, u, u * g),
+            "exp_avg": f(h["beta2"]) * s["exp_avg"] + f(1 - h["beta2"]) * g}
+
+
+def adadelta_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    v = f(h["rho"]) * s["square_avg"] + f(1 - h["rho"]) * (g * g)
+    u = np.sqrt(s["acc_delta"] + f(h["eps"])) / np.sqrt(v + f(h["eps"])) * g
+    d = f(h["rho"]) * s["acc_delta"] + f(1 - h["rho"]) * (u * u)
+    return {"param": th + f(-h["lr"]) * u, "square_avg": v, "acc_delta": d}
+
+
 # The graphs again, as plain float32 expressions.
 LISTINGS = {
     "adamw": adam_listing,
@@ -221,6 +249,9 @@ LISTINGS = {
     "asgd": asgd_listing,
     "rprop": rprop_listing,
     "adamw_schedule_free": adamw_schedule_free_listing,
+    "adadelta": adadelta_listing,
+    "adamw_cautious": adamw_cautious_listing,
+    "lion_cautious": lion_cautious_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
     "adafactor_vector": adafactor_vector_listing,

@@ -11,8 +11,8 @@ strategy, and derives the state of a parameter from the kernel's signature.
 """
 
 from tandem.torch.optim._adam_family import Adamax, Adan, AdEMAMix, NAdam, RAdam
-from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
-                                         RMSprop, Rprop)
+from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, Adam, AdamW,
+                                         Lion, RMSprop, Rprop)
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
@@ -27,7 +27,7 @@ from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
-__all__ = ["ASGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "Muon", "NAdam",
            "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
            "averaged_weights", "averages",

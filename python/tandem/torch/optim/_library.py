@@ -76,6 +76,9 @@ class AdamW(_Choosing):
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need
             ("coded-ratio4", "dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
+        cautious: whether only elements move whose momentum agrees with the gradient in its sign, and
+            the others of a tensor farther instead (Liang et al. 2024); only for decay "before"
+            without max_norm, and not measured, so that ``strategy="auto"`` refuses it.
         memory: with ``strategy="auto"``, the memory on this rank for weights, gradients and
             states: a number of bytes, or a text such as "24GiB". Each param group is split by
             the roles of parameters, as in :func:`recommend`; embeddings are recognized only by
@@ -85,13 +88,16 @@ class AdamW(_Choosing):
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
                  eps_inside_root: bool = False, max_norm=None, stores_ratio: bool = False,
-                 memory=None, **options):
+                 cautious: bool = False, memory=None, **options):
         graph = _graphs.adamw(decay, eps_inside_root, max_norm, stores_ratio,
-                              "tandem.torch.Optimizer")
+                              "tandem.torch.Optimizer", cautious)
         if stores_ratio and options.get("strategy") == AUTO:
             raise ValueError("strategy='auto' does not choose for stores_ratio=True: how far "
                              "weights end from float64's was measured for graphs that store m; "
                              "name a strategy, such as 'residual-ratio4'")
+        if cautious and options.get("strategy") == AUTO:
+            raise ValueError("strategy='auto' does not choose for cautious=True, which was not "
+                             "measured; name a strategy, such as 'flash-f16'")
         params = self._chosen("AdamW", params, memory, betas, options,
                               **_given(max_norm=max_norm))
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
@@ -167,12 +173,26 @@ class SGD(_Library):
 
 
 class Lion(_Library):
-    """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
+    """Lion (Chen et al. 2023), the sign of an interpolated momentum.
 
-    def __init__(self, params: Iterable, lr=None, betas=None, weight_decay=None,
-                 **options):
+    Args:
+        cautious: whether only elements move whose sign is that of the gradient, and the others of a
+            tensor farther instead (Liang et al. 2024). Decay is then before the update.
+    """
+
+    def __init__(self, params: Iterable, lr=None, betas=None, weight_decay=None, *,
+                 cautious: bool = False, **options):
         hypers = _given(lr=lr, betas=betas, weight_decay=weight_decay)
-        super().__init__(params, "lion", **hypers, **options)
+        super().__init__(params, "lion_cautious" if cautious else "lion", **hypers, **options)
+
+
+class Adadelta(_Library):
+    """Adadelta (Zeiler 2012), with weight decay added to the gradient, as in torch.optim.Adadelta."""
+
+    def __init__(self, params: Iterable, lr=None, rho=None, eps=None, weight_decay=None,
+                 **options):
+        hypers = _given(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "adadelta", **hypers, **options)
 
 
 class RMSprop(_Library):

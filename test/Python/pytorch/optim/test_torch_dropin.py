@@ -24,7 +24,8 @@ from support.torch_bits import parameters, params_of
 OURS = {"AdamW": (tt.AdamW, {"decay": "before"}), "Adam": (tt.Adam, {}), "SGD": (tt.SGD, {}),
         "RMSprop": (tt.RMSprop, {}), "Adagrad": (tt.Adagrad, {}),
         "Adafactor": (tt.Adafactor, {}), "NAdam": (tt.NAdam, {}), "RAdam": (tt.RAdam, {}),
-        "Adamax": (tt.Adamax, {}), "ASGD": (tt.ASGD, {}), "Rprop": (tt.Rprop, {})}
+        "Adamax": (tt.Adamax, {}), "ASGD": (tt.ASGD, {}), "Rprop": (tt.Rprop, {}),
+        "Adadelta": (tt.Adadelta, {})}
 DATABASE = {info.optim_cls.__name__: info for info in optim_db
             if info.optim_cls.__name__ in OURS}
 INPUTS = [(name, given.kwargs) for name, info in DATABASE.items()
@@ -88,6 +89,7 @@ MESSAGES = {
     "Invalid momentum_decay value": "momentum_decay.* is -0.2; it must be",
     "Invalid eta values": r"etas.* are \(1.0, 0.5\); the first must be",
     "Invalid momentum value": "momentum",
+    "Invalid rho value": "rho.* is 1.1; it must be",
     "Invalid lr_decay value": "lr_decay.* is -0.5; it must be",
     "epsilon1 should be": "eps1.* is -1e-30; it must be",
     "Clipping threshold d should be": "'d'.* is 0; it must be at least 1",

@@ -73,6 +73,7 @@ OPTIMIZERS = {
     "adamax": ("Adamax", {}),
     "asgd": ("ASGD", {}),
     "rprop": ("Rprop", {}),
+    "adadelta": ("Adadelta", {}),
     "adagrad": ("Adagrad", {"initial_accumulator_value": 0.5}),
 }
 

@@ -217,7 +217,47 @@ def clipped(params):
     return optimizer
 
 
+class CautiousReference(torch.optim.Optimizer):
+    """AdamW and Lion with cautious masks as timm has them (adamw.py and lion.py, caution=True)."""
+
+    def __init__(self, params, lr, betas, weight_decay, eps=None):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay,
+                                  "eps": eps})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                update = self._update(p.grad, self.state[p], group)
+                mask = (update * p.grad > 0).to(p.dtype)
+                mask.div_(mask.mean().clamp_(min=1e-3))
+                p.add_(update * mask, alpha=-group["lr"])
+
+    def _update(self, g, state, group):
+        (beta1, beta2), eps = group["betas"], group["eps"]
+        m = state.setdefault("m", torch.zeros_like(g))
+        if eps is None:
+            update = m.mul(beta1).add(g, alpha=1 - beta1).sign_()
+            m.lerp_(g, 1 - beta2)
+            return update
+        v = state.setdefault("v", torch.zeros_like(g))
+        state["t"] = t = state.get("t", 0) + 1
+        m.lerp_(g, 1 - beta1)
+        v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        return m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
+
+
 REFERENCES = {
+    "adamw-cautious": (
+        lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before", cautious=True,
+                           strategy="fp32"),
+        lambda p: CautiousReference(p, 1e-2, (0.8, 0.95), 0.1, 1e-6)),
+    "lion-cautious": (
+        lambda p: tt.Lion(p, 1e-2, (0.9, 0.99), 0.1, cautious=True, strategy="fp32"),
+        lambda p: CautiousReference(p, 1e-2, (0.9, 0.99), 0.1)),
+    "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
+                 lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
              lambda p: LAMBReference(p, 1e-2, (0.8, 0.95), 1e-6, 0.1)),
     "clipped": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, max_norm=0.5,

@@ -19,6 +19,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adamw_decay_after": _ADAM,
     "adamw_clip": _ADAM,
     "adamw_eps_inside_root": _ADAM,
+    "adamw_cautious": _ADAM,
     "adamw_ratio": ("ratio", "exp_avg_sq"),
     "ademamix": ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
     "adamw_schedule_free": ("offset", "exp_avg_sq"),
@@ -31,12 +32,14 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "rprop": ("previous", "step_size"),
     "lamb": _ADAM,
     "lion": ("exp_avg",),
+    "lion_cautious": ("exp_avg",),
     "sgd": (),
     "sgd_momentum": ("momentum_buffer",),
     "sgd_nesterov": ("momentum_buffer",),
     "muon": ("momentum_buffer",),
     "rmsprop": ("square_avg",),
     "adagrad": ("sum",),
+    "adadelta": ("square_avg", "acc_delta"),
     "adafactor": ("row_var", "col_var"),
     "adafactor_vector": ("variance",),
 }
@@ -44,9 +47,11 @@ _ROLES: dict[str, tuple[str, ...]] = {
 _COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu")}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
-_UNCOUNTED = ("lion", "muon", "rprop", "sgd", "sgd_momentum", "sgd_nesterov", "rmsprop")
+_UNCOUNTED = ("adadelta", "lion", "lion_cautious", "muon", "rprop", "sgd", "sgd_momentum",
+              "sgd_nesterov", "rmsprop")
 #: The graphs that bitsandbytes has, for those that keep the same states.
-_BASES = {"adamw_clip": "adamw", "adamw_eps_inside_root": "adamw",
+_BASES = {"adamw_clip": "adamw", "adamw_cautious": "adamw", "adamw_eps_inside_root": "adamw",
+          "lion_cautious": "lion",
           "sgd_nesterov": "sgd_momentum"}
 
 #: Entries of a state that no graph of the library reads, and the reasons with fixes.
