@@ -167,6 +167,7 @@ CASES = {
     "metrics": ("collage-plus", {"metrics": True, "skip_nonfinite": True}),
     "maximize": ("collage-plus", {"maximize": True}),
     "LAMB": ("coat", {"optimizer": "LAMB", "min_8bit_size": 0}),
+    "cautious": ("flash-f16", {"decay": "before", "cautious": True, "min_8bit_size": 0}),
     "AdEMAMix": ("flash-f16", {"optimizer": "AdEMAMix", "min_8bit_size": 0}),
     "schedule-free": ("dither-mulaw", {"optimizer": "AdamWScheduleFree", "min_8bit_size": 0}),
     "Adafactor": ("collage-plus", {"optimizer": "Adafactor"}),

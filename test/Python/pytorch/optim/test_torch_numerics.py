@@ -318,6 +318,12 @@ def test_a_sum_over_the_model_needs_one_launch():
 
 
 def test_max_norm_is_for_decay_inside():
+    for options in ({}, {"decay": "before", "max_norm": 1.0}, {"stores_ratio": True}):
+        with pytest.raises(ValueError, match="cautious needs decay='before', and neither"):
+            tt.AdamW(parameters([(3,)]), cautious=True, **options)
+    with pytest.raises(ValueError, match="does not choose for cautious=True, which was not measured"):
+        tt.AdamW(parameters([(3,)]), decay="before", cautious=True, strategy="auto",
+                 memory="1GiB")
     with pytest.raises(ValueError, match="max_norm needs decay='inside'"):
         tt.AdamW(parameters([(4,)]), decay="before", max_norm=1.0)
 
