@@ -66,6 +66,9 @@ public:
 private:
   Results load(LoadOp op) const;
   Results store(StoreOp op, const Datum &value) const;
+  llvm::Expected<Results> visible(VisibleOp op, const Datum &value) const;
+  Codes encode(ProgramOpInterface program, Value tensor, Type type,
+               const Lane &value, unsigned lane) const;
   llvm::Expected<Results> loadPlane(LoadPlaneOp op) const;
   Results storePlane(StorePlaneOp op, const Datum &value) const;
   Results loadHistory(LoadHistoryOp op) const;
@@ -113,6 +116,7 @@ KernelMemory::execute(Operation *op, Operands operands) {
       .Case<LoadOp>([&](auto load) { return this->load(load); })
       .Case<StoreOp>(
           [&](auto store) { return this->store(store, *operands[0]); })
+      .Case<VisibleOp>([&](auto seen) { return visible(seen, *operands[0]); })
       .Case<LoadPlaneOp>([&](auto load) { return loadPlane(load); })
       .Case<StorePlaneOp>(
           [&](auto store) { return storePlane(store, *operands[0]); })
@@ -153,24 +157,51 @@ Results KernelMemory::load(LoadOp op) const {
   return {datum};
 }
 
+/// Returns the codes of a lane's new value, if each element has its own.
+Codes KernelMemory::encode(ProgramOpInterface program, Value tensor, Type type,
+                           const Lane &value, unsigned lane) const {
+  const BoundTensor &bound = getTensor(tensor);
+  Components components;
+  for (const Number &number : value)
+    components.push_back(std::get<SoftFloat>(number));
+  if (!getElementTypeOrSelf(type).isF32())
+    return encodeComponents(bound.storage, components);
+  bool hasFloor =
+      bound.hasFloor() && program.getCompute().getPolicy() == Policy::f32;
+  ElementRounding rounding{bound.drawBits(state, base + lane), hasFloor};
+  return encodeReal(bound.storage, components[0], rounding);
+}
+
 Results KernelMemory::store(StoreOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
-  bool isReal = getElementTypeOrSelf(op.getValue().getType()).isF32();
+  Type type = op.getValue().getType();
   auto kernel = op->getParentOfType<ProgramOpInterface>();
-  bool hasFloor =
-      tensor.hasFloor() && kernel.getCompute().getPolicy() == Policy::f32;
-  for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i) {
-    if (!isInside(i))
-      continue;
-    Components components;
-    for (const Number &number : getLane(value, i))
-      components.push_back(std::get<SoftFloat>(number));
-    ElementRounding rounding{tensor.drawBits(state, base + i), hasFloor};
-    tensor.write(base + i,
-                 isReal ? encodeReal(tensor.storage, components[0], rounding)
-                        : encodeComponents(tensor.storage, components));
-  }
+  for (unsigned i = 0, e = countLanes(type); i < e; ++i)
+    if (isInside(i))
+      tensor.write(base + i,
+                   encode(kernel, op.getTensor(), type, getLane(value, i), i));
   return {};
+}
+
+llvm::Expected<Results> KernelMemory::visible(VisibleOp op,
+                                              const Datum &value) const {
+  const BoundTensor &tensor = getTensor(op.getTensor());
+  if (getGroup(tensor.storage) != 1)
+    return makeError("'tandem.visible' is of a tensor whose elements share "
+                     "scales, as " +
+                     describe(tensor.storage) +
+                     "; run the kernel after -tandem-lower-storage");
+  Type type = op.getValue().getType();
+  auto kernel = op->getParentOfType<ProgramOpInterface>();
+  unsigned plane = *tensor.storage.getVisiblePlane();
+  Format format = *getFormat(tensor.planes[plane].elementType);
+  Datum datum(countLanes(type));
+  for (auto [i, lane] : llvm::enumerate(datum)) {
+    Codes codes = encode(kernel, op.getTensor(), type, getLane(value, i), i);
+    lane.push_back(
+        SoftFloat::fromBits(format, codes[plane]).convert(Format::F32));
+  }
+  return Results{std::move(datum)};
 }
 
 llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {

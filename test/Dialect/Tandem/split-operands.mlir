@@ -75,3 +75,35 @@ tandem.kernel @of_old compute(<f32, f32>) tensors [#p, #o] scalars [] prologue {
   tandem.store_plane %code, %o[0] : i8, !codes
   tandem.yield
 }
+
+// -----
+
+// So it is if another output, which needs no reduction, depends on it.
+
+!plain = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+!codes = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+#q = #tandem.role<output "old">
+#o = #tandem.role<output "operand", consumer = linear>
+
+// CHECK-LABEL: tandem.step @beside_old
+tandem.kernel @beside_old compute(<f32, f32>) tensors [#p, #q, #o] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !plain, %q: !plain, %o: !codes):
+  // CHECK:       tandem.launch reduction body
+  // CHECK-NOT:     tandem.store_plane
+  // CHECK:       tandem.launch main body
+  // CHECK-COUNT-3: tandem.store_plane
+  %old = tandem.load_plane %p[0] : !plain -> i16
+  %one = arith.constant 1 : i16
+  %new = arith.addi %old, %one : i16
+  tandem.store_plane %new, %p[0] : i16, !plain
+  tandem.store_plane %old, %q[0] : i16, !plain
+  %wide = arith.extui %new : i16 to i32
+  %most = tandem.reduce max %wide over tensor : i32
+  %rest = arith.subi %most, %wide : i32
+  %code = arith.trunci %rest : i32 to i8
+  tandem.store_plane %code, %o[0] : i8, !codes
+  tandem.yield
+}

@@ -9,6 +9,8 @@
 #===----------------------------------------------------------------------===#
 
 import functools
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from tandem._companions import with_copy, with_operand
 from tandem._kernel import compile_rules
 from tandem._plane import RoleKind
 
+TANDEM_OPT = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-opt"
 ALL = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 NAMES = tandem.strategies()
 CODE = FloatCode("f8E4M3FN")
@@ -185,6 +188,37 @@ def test_interpreter(strategy, operand, tmp_path):
     assert_same(run(kernel, with_empty(planes, kernel, 100), hypers), want, strategy)
     assert_same(run(tandem.compile("sgd", "own", path=[tmp_path], weight_operand=True),
                     with_empty(planes, kernel, 100), hypers), want, strategy)
+
+
+@pytest.mark.skipif(not TANDEM_OPT.exists(), reason="tandem-opt is not built")
+@pytest.mark.parametrize("passes", (
+    ["-tandem-form-kernel"], ["-tandem-form-kernel", "-tandem-apply-policy"],
+    ["-tandem-form-kernel", "-tandem-apply-policy", "-tandem-lower-storage"], ["-tandem-to-kernel"],
+    ["-tandem-to-kernel", "-tandem-split-phases"]), ids=len)
+@pytest.mark.parametrize("param", ("float<bf16, dither>", "remainder", "residual<bf16, i8>"))
+def test_stages(param, passes):
+    """The interpreter has the same bits after each pass."""
+    storage = text_of(FLAT["current"])
+    strategy = (f"tandem.strategy @own compute(<f32, f32>) {{\n"
+                f"  tandem.assign param = #tandem.{param}\n"
+                "  tandem.assign grad = #tandem.float<bf16>\n"
+                f"  tandem.assign output = {storage}\n}}\n")
+    begin = (["-tandem-to-kernel=strategy=own"] if passes[0] == "-tandem-to-kernel" else
+             ["-tandem-recognize-updates", "-tandem-apply-strategy=strategy=own", passes[0]])
+    done = subprocess.run([TANDEM_OPT, *begin, *passes[1:]], input=GRAPH + strategy,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kernel = tandem.compile(GRAPH + strategy, "own")
+    rng = np.random.default_rng(2)
+    values = [rng.standard_normal(64).astype(np.float32).view(np.uint32) >> 16 for _ in range(2)]
+    planes = {p.name: np.zeros(p.entries(64), {8: np.uint8, 16: np.uint16, 32: np.uint32}[p.bits])
+              for p in kernel.planes}
+    planes |= {name: bits.astype(np.uint16) for name, bits in zip(("param", "grad"), values)}
+    hypers = {"lr": 0.1, "weight_decay": 0.01}
+    got = {n: p.copy() for n, p in planes.items()}
+    tandem.interpret(done.stdout, None, got, hypers, step=STEP, seed=SEED)
+    assert_same(got, run(kernel, planes, hypers), str(passes))
+    assert got["operand"].any()
 
 
 #: The graph "sgd" after -tandem-add-weight-operand.

@@ -413,11 +413,14 @@ private:
         written.insert(store.getTensor());
         if (isReadable(store))
           known.insert(store.getValue());
-      } else if (plan.getDepth(op) > phase.depth &&
-                 (isReduction(op) || !wouldOpBeTriviallyDead(&op))) {
-        hasOutput |= isa<StorePlaneOp>(op);
-        needed.push_back(&op);
+        continue;
       }
+      bool isLate = plan.getDepth(op) > phase.depth &&
+                    (isReduction(op) || !wouldOpBeTriviallyDead(&op));
+      hasOutput |= isLate && isa<StorePlaneOp>(op);
+      // The last launch writes all outputs, even those that depend on nothing.
+      if (isLate || plan.hasEffect(op))
+        needed.push_back(&op);
     }
     return hasOutput && !written.empty() && !readsOld(needed, known, written);
   }
