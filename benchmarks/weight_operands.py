@@ -147,7 +147,7 @@ def rows(found: dict) -> str:
                    "step that writes the operand", "less than both"], body)
     rows_, columns = found["shape"]
     return (f"\nNanoseconds a parameter, a matrix of {rows_} by {columns}, one thread; medians of "
-            f"{found['rounds']} alternating runs.\n\n{lines}\n\n{machine_text(found)}.")
+            f"{found['rounds']} alternating runs.\n\n{lines}\n\n{machine_text(found)}")
 
 
 def _saved(ns: dict[str, float]) -> float:

@@ -27,6 +27,18 @@ class Codes(NamedTuple):
                      None if turned is None else turned.view(shape[::-1]))
 
     @property
+    def tiled_scale(self) -> torch.Tensor:
+        """The scales of groups in the order in which cuBLASLt and ``torch._scaled_mm`` take those of
+        MXFP8 and NVFP4, with zeros up to whole tiles: each tile of 128 rows by 4 columns is 32 times
+        the four scales of four rows that are 32 apart."""
+        scale = self.scale.view(torch.uint8)
+        rows, columns = -(-scale.shape[0] // 128), -(-scale.shape[1] // 4)
+        padded = scale.new_zeros(128 * rows, 4 * columns)
+        padded[:scale.shape[0], :scale.shape[1]] = scale
+        tiles = padded.view(rows, 4, 32, columns, 4).permute(0, 3, 2, 1, 4)
+        return tiles.reshape(-1).view(self.scale.dtype)
+
+    @property
     def transpose(self) -> torch.Tensor:
         """The codes of the transpose, which may be a view."""
         return self.rows.t() if self.turned is None else self.turned

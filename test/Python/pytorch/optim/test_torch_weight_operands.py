@@ -19,6 +19,7 @@ import tandem.torch as tt
 from support.torch_bits import bits
 from support.torch_on_gpu import TorchGPU
 from tandem._matrix_codes import storage_of
+from tandem.torch._weight_codes import Codes
 from tandem.torch.nn import _products
 from tandem.torch.nn._products import quantize
 
@@ -176,6 +177,25 @@ def test_recipes_as_operands():
     weight = model[0].weight.detach().float()
     assert torch.allclose(values.view(32, 64), weight, rtol=0.13, atol=1e-3)
     assert operands.bytes == 32 * 64 + 64
+    tiled, scale = codes.tiled_scale, codes.scale.view(torch.uint8)
+    assert tiled.dtype == codes.scale.dtype and tiled.shape == (512,)
+    tiled = tiled.view(torch.uint8)
+    for row in range(32):
+        for column in range(2):
+            assert tiled[16 * (row % 32) + 4 * (row // 32) + column] == scale[row, column]
+    assert tiled.count_nonzero() == scale.count_nonzero() == 64
+
+
+def test_tiles_of_scales():
+    """Element (i, j) of a tile of 128 by 4 is at 16 (i mod 32) + 4 (i // 32) + j, as cuBLAS's manual
+    says; tiles of a row are next to each other."""
+    scale = torch.arange(300 * 7, dtype=torch.int32).remainder(251).to(torch.uint8).view(300, 7)
+    tiled = Codes(None, scale).tiled_scale
+    assert tiled.shape == (3 * 2 * 512,)
+    row, column = torch.meshgrid(torch.arange(300), torch.arange(7), indexing="ij")
+    tile = row // 128 * 2 + column // 4
+    at = 512 * tile + 16 * (row % 32) + 4 * (row % 128 // 32) + column % 4
+    assert torch.equal(tiled[at], scale)
 
 
 def test_torch_multiplies_the_codes():
