@@ -28,7 +28,7 @@ from tandem.torch.optim import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, A
                                 Muon, NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
                                 WeightAverage, averaged_weights, averages, change_strategy,
                                 convert_state, decode_weights, doctor, from_bitsandbytes,
-                                param_groups, recommend, to_bitsandbytes, weights)
+                                param_groups, qk_clip, recommend, to_bitsandbytes, weights)
 
 share_threads()
 
@@ -39,6 +39,6 @@ __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWSc
            "RecipeSetting", "Recommendation", "Rprop", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage", "WeightOperands", "averaged_weights", "averages", "change_strategy",
            "compress_activations", "convert_state", "decode_weights", "distributed", "doctor",
-           "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim", "param_groups",
+           "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim", "param_groups", "qk_clip",
            "recommend", "sharpness", "to_bitsandbytes", "weights",
            "write_operands"]

@@ -49,6 +49,28 @@ def fsdp2():
     return found
 
 
+def clipped():
+    """Returns what differs from one process after weights of queries and keys were scaled, before
+    and after another step."""
+    found = []
+    for strategy in ("flash-f16", "fp8-lm", "dither-softsign-root"):
+        model, whole = sharded(), Model(torch.bfloat16)
+        optimizer, reference = muon_of(model, strategy), muon_of(whole, strategy)
+        for step in range(2):
+            backward(model, step)
+            for param, want in zip(model.parameters(), whole.parameters()):
+                want.grad = param.grad.full_tensor()
+            for own, each in ((model, optimizer), (whole, reference)):
+                each.step()
+                each.zero_grad()
+                weight = own.first.weight
+                largest = torch.tensor([200.0, 10.0, 10.0, 300.0, 10.0, 10.0, 10.0])
+                if tt.qk_clip(each, weight, weight, largest, balance=1.0) != 2:
+                    found.append("a number of heads")
+            found += differences(model, optimizer, whole, reference)
+    return found
+
+
 def owners():
     """Returns how many matrices this rank has orthogonalized in a step of two."""
     model, count = sharded(), []

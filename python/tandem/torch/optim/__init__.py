@@ -15,6 +15,7 @@ from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adadelta, Adafactor, A
                                          Lion, RMSprop, Rprop)
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
+from tandem.torch.optim._qk_clip import qk_clip
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
@@ -32,4 +33,4 @@ __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWSc
            "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
            "averaged_weights", "averages",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
-           "param_groups", "recommend", "to_bitsandbytes", "weights"]
+           "param_groups", "qk_clip", "recommend", "to_bitsandbytes", "weights"]

@@ -30,12 +30,16 @@ def run_on(made_once, count, names):
 
 @pytest.fixture(scope="module", params=(2, 3))
 def ranks(request, made_once):
-    return run_on(made_once, request.param, ("fsdp2", "owners", "states"))
+    return run_on(made_once, request.param, ("fsdp2", "clipped", "owners", "states"))
 
 
 def test_fsdp2_has_the_bits_of_one_process(ranks):
     for rank in ranks["fsdp2"]:
         assert len(rank) == 6 and not any(rank.values()), rank
+
+
+def test_scaled_weights_have_the_bits_of_one_process(ranks):
+    assert not any(ranks["clipped"]), ranks["clipped"]
 
 
 def test_each_matrix_has_an_owner(ranks):

@@ -9,11 +9,11 @@ import torch
 from tandem._plane import Plane
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import empty_plane, laid_out
-from tandem.torch._shards import Shard, local_state, shard_of
+from tandem.torch._shards import Shard, local_of, local_state, shard_of
 from tandem.torch._versions import zeroed
 from tandem.torch.optim.state._conversion import (convert_tensors, numbered_groups,
                                                   plain_storage, plane_of)
-from tandem.torch.optim.state._sharding import is_shared, place_of, spread, updated
+from tandem.torch.optim.state._sharding import gathers, is_shared, place_of, spread, updated
 from tandem.torch.optim.state._spec import StateSpec
 
 
@@ -74,6 +74,27 @@ def decode_weights(spec: StateSpec, states: Sequence[Mapping], dtype: torch.dtyp
                    for state, like in zip(states, likes)],
             spec.weight_storage, weights, plain_storage(dtype), [plane_of(dtype)], threads)
     return weights
+
+
+def write_weight(spec: StateSpec, param: torch.Tensor, state: Mapping | None,
+                 wide: torch.Tensor) -> None:
+    """Writes a weight in float32, of which this rank has its piece, to a parameter and to the
+    planes that its state has, each rounded to nearest. Ranks must call it together for a
+    DTensor."""
+    shard, local = shard_of(param), local_of(param)
+    if not state:
+        local.copy_(wide)
+        return
+    is_whole, own = shard is not None and gathers(spec, shard), local_state(state)
+    wide = shard.gather(shard.like(wide)) if is_whole else wide
+    like = spec.like(wide, own)
+    planes = [own.get(plane.name) for plane in spec.weight_planes]
+    visible = None if spec.hidden else empty_plane(like, local.dtype, spec.device)
+    convert(spec, [laid_out(wide, like, torch.float32)], plain_storage(torch.float32),
+            [[visible if plane is None else plane for plane in planes]], spec.weight_storage,
+            spec.weight_planes, shards=[None if is_whole else shard])
+    shown = decode_weights(spec, [state], local.dtype)[0] if spec.hidden else visible
+    local.copy_(shard.piece_of(shown) if is_whole else shown)
 
 
 def convert(spec: StateSpec, sources: Sequence, source: str, targets: Sequence, target: str,
