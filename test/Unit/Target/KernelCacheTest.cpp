@@ -137,7 +137,6 @@ TEST_F(KernelCacheTest, EveryOptionCounts) {
       [](CompileOptions &o) { o.metrics = true; },
       [](CompileOptions &o) { o.flags = true; },
       [](CompileOptions &o) { o.weightAverage = true; },
-      [](CompileOptions &o) { o.weightOperand = true; },
   };
   EXPECT_EQ(countOf(options), 1u);
   for (const auto &[index, change] : llvm::enumerate(changes)) {
@@ -162,6 +161,11 @@ TEST_F(KernelCacheTest, EveryRuleCounts) {
   options.rules[2].storage = "#tandem.float<bf16>";
   EXPECT_EQ(countOf(options), 1u);
   options.rules[1].storage = "#tandem.float<bf16>";
+  EXPECT_EQ(countOf(options), 1u);
+  EXPECT_EQ(countOf(options), 0u);
+  options.rules.push_back({RoleKind::output, "operand", "#tandem.float<bf16>"});
+  EXPECT_EQ(countOf(options), 1u);
+  options.weightOperand = true;
   EXPECT_EQ(countOf(options), 1u);
   EXPECT_EQ(countOf(options), 0u);
 }
