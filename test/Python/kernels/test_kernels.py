@@ -57,6 +57,7 @@ def test_library_is_the_models():
     assert {file.stem for file in STRATEGY_PATH.glob("*.mlir")} == OUTSIDE_STRATEGIES.keys()
 
 
+@pytest.mark.thinned(1, times=6)
 @pairs
 def test_kinds(graph, strategy):
     for kind in cases.KINDS:

@@ -101,6 +101,7 @@ def test_sizes(graph, strategy, path):
         check(graph, strategy, tensors, path, threads, f"{threads} threads")
 
 
+@pytest.mark.thinned(1, times=3)
 @reducing
 def test_kinds(graph, strategy, path):
     """Adversarial tensors agree, separately and together."""
@@ -328,6 +329,7 @@ def test_tensor_wide(graph, strategy, path):
         check(graph, strategy, examples(graph, strategy, kind, SMALL), path, context=kind)
 
 
+@pytest.mark.thinned(1, times=2)
 @tensor_wide
 @pytest.mark.parametrize("graph", ("adamw", "sgd_nesterov", *REDUCING))
 def test_tensor_wide_sizes(graph, strategy, path):
@@ -336,6 +338,7 @@ def test_tensor_wide_sizes(graph, strategy, path):
         check(graph, strategy, tensors, path, threads, f"{threads} threads")
 
 
+@pytest.mark.thinned(1, times=2)
 @tensor_wide
 @pytest.mark.parametrize("graph", ("adamw", "lion", *REDUCING))
 def test_tensor_wide_interpreter(graph, strategy, path):
@@ -434,7 +437,7 @@ def check_ptx(graph, strategy, chip, tensors, path, offset=0, **options):
     check_all(got, tensors, want_of(graph, strategy, tensors, rows), context)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(1, times=4)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("strategy", ("collage-plus", "bf16-stochastic", "fp32", "flash",
                                       "f16-collage-light", *TENSOR_STRATEGIES))
