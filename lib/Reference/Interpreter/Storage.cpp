@@ -442,8 +442,8 @@ llvm::Error reference::copyVisible(const BoundTensor &from,
   if (!hasVisibleFloats(from.storage))
     return makeError("'" + from.role.getName().getValue() + "' is stored as " +
                      describe(from.storage) +
-                     ", of which a framework computes with no plane; wrap it "
-                     "in #tandem.working");
+                     ", which has no plane that a framework computes with; "
+                     "wrap it in #tandem.working");
   unsigned plane = *from.storage.getVisiblePlane();
   Format format = *getFormat(from.planes[plane].elementType);
   std::vector<SoftFloat> values;

@@ -105,9 +105,9 @@ def write_operands(
     has, rounded as it is stored. So are weights and states.
 
     Args:
-        model: a model, of which all weights of linear layers with ``products="fp8"`` get operands,
-            or with another ``operand`` those of all :class:`torch.nn.Linear`. Or parameters or
-            named parameters, all of which get them.
+        model: a model: the weights of all linear layers with ``products="fp8"`` get operands, or
+            with another ``operand`` those of all :class:`torch.nn.Linear`. Or parameters or named
+            parameters, which all get them.
         optimizer: an optimizer of :mod:`tandem.torch`, which may be wrapped by Accelerate or
             Lightning.
         operand: "fp8", E4M3 codes with one f32 scale for the tensor and, on GPUs, a transposed

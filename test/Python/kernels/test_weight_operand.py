@@ -190,6 +190,19 @@ def test_interpreter(strategy, operand, tmp_path):
                     with_empty(planes, kernel, 100), hypers), want, strategy)
 
 
+def test_interpreter_refuses_codes(tmp_path):
+    (tmp_path / "own.mlir").write_text(
+        "tandem.strategy @own compute(<f32, f32>) {\n"
+        "  tandem.assign param = #tandem.coded<#scaled.float<f8E4M3FN>>\n"
+        "  tandem.assign grad = #tandem.float<bf16>\n"
+        "  tandem.assign output = #tandem.float<bf16>\n}\n")
+    arrays = {"param": np.zeros(8, np.uint8), "grad": np.zeros(8, np.uint16),
+              "operand": np.zeros(8, np.uint16)}
+    with pytest.raises(ValueError, match="'param' is stored as .*, which has no plane that a "
+                                         "framework computes with; wrap it in #tandem.working"):
+        tandem.interpret(GRAPH, "own", arrays, {"lr": 0.1, "weight_decay": 0.0}, path=[tmp_path])
+
+
 @pytest.mark.skipif(not TANDEM_OPT.exists(), reason="tandem-opt is not built")
 @pytest.mark.parametrize("passes", (
     ["-tandem-form-kernel"], ["-tandem-form-kernel", "-tandem-apply-policy"],

@@ -32,8 +32,8 @@ def qk_clip(optimizer: torch.optim.Optimizer, query: torch.Tensor, key: torch.Te
         optimizer: an optimizer of :mod:`tandem.torch`, which may be wrapped by Accelerate or
             Lightning.
         query: the weight of queries, with the rows of one head after those of another.
-        key: the weight of keys. It may have fewer heads, each of which several heads of
-            queries share; it is then scaled for the one that needs it most.
+        key: the weight of keys. It may have fewer heads, so that several heads of queries share
+            one; this one is then scaled for the head that needs it most.
         largest: the largest logit of each head of queries in the last forward pass, after its
             scaling and before the softmax. Ranks must pass the same numbers.
         threshold: the bound.
