@@ -1,6 +1,6 @@
 #id = affine_map<(i) -> (i)>
 
-// Cautious AdamW (Liang et al. 2024, Algorithm 2), with decay before the update as in torch.optim.AdamW:
+// Cautious AdamW (Liang et al. 2024), with decay before the update as in torch.optim.AdamW:
 // elements whose momentum points away from the gradient do not move, and the others move farther, by
 // the reciprocal of their share in the tensor, which counts as a thousandth at least.
 func.func @adamw_cautious(

@@ -1,6 +1,6 @@
 #id = affine_map<(i) -> (i)>
 
-// Cautious Lion (Liang et al. 2024, Algorithm 1), with decay before the update: elements whose sign is
+// Cautious Lion (Liang et al. 2024), with decay before the update: elements whose sign is
 // not that of the gradient do not move, and the others move farther, by the reciprocal of their share
 // in the tensor, which counts as a thousandth at least. sign(+-0) is +-0 and sign(NaN) is NaN.
 func.func @lion_cautious(

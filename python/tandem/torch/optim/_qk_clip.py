@@ -17,7 +17,7 @@ from tandem.torch.optim.state._weights import own_optimizer, weight_of
 def qk_clip(optimizer: torch.optim.Optimizer, query: torch.Tensor, key: torch.Tensor,
             largest: torch.Tensor, threshold: float = 100.0, *, balance: float = 0.5) -> int:
     """Scales the weights of queries and keys of those attention heads whose largest logit has
-    passed a threshold, so that it comes back to it (MuonClip: Kimi K2, 2025, algorithm 1). Call it
+    passed a threshold, so that it comes back to it (MuonClip: Kimi K2, 2025). Call it
     after :meth:`step`::
 
         optimizer.step()
