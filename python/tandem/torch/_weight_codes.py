@@ -10,6 +10,11 @@ import torch
 
 from tandem.torch import _executor
 
+#: The attribute with the E4M3 codes that layers multiply and FSDP2 gathers.
+PRODUCTS = "_tandem_codes"
+#: The attribute with codes of another recipe, which only the user reads.
+OTHER = "_tandem_operand"
+
 
 class Codes(NamedTuple):
     """A matrix in codes, and its scale or those of its groups."""
@@ -58,6 +63,10 @@ class _Attached:
     def __reduce__(self):
         return _Attached, ()
 
+    def of(self, weight: torch.Tensor) -> Codes | None:
+        """Returns the codes if they are those of the current value of a weight, or None."""
+        return None if self.codes is None or self.key != _key_of(weight) else self.codes
+
 
 def _key_of(weight: torch.Tensor) -> tuple:
     """Returns what changes whenever a weight is written or moved."""
@@ -65,22 +74,21 @@ def _key_of(weight: torch.Tensor) -> tuple:
     return weight._version, weight.data_ptr(), executor, executor and executor.stream
 
 
-def attach(weight: torch.Tensor, codes: Codes, is_of_step: bool = False) -> None:
+def attach(weight: torch.Tensor, codes: Codes, is_of_step: bool = False,
+           name: str = PRODUCTS) -> None:
     """Attaches the codes of its current value to a weight. ``is_of_step`` is whether an
     optimizer's step has written them, and will write those of later values to the same
-    memory."""
-    weight._tandem_codes = _Attached(_key_of(weight), codes, is_of_step)
+    memory. ``name`` is the attribute."""
+    setattr(weight, name, _Attached(_key_of(weight), codes, is_of_step))
 
 
-def attached(weight: torch.Tensor, of_step: bool = False) -> Codes | None:
+def attached(weight: torch.Tensor, of_step: bool = False, name: str = PRODUCTS) -> Codes | None:
     """Returns the codes that are attached to the current value of a weight, or None. With
     ``of_step``, only those that a step has written."""
-    found = getattr(weight, "_tandem_codes", None)
-    if found is None or found.codes is None or (of_step and not found.is_of_step):
-        return None
-    return found.codes if found.key == _key_of(weight) else None
+    found = getattr(weight, name, None)
+    return None if found is None or (of_step and not found.is_of_step) else found.of(weight)
 
 
-def detach(weight: torch.Tensor) -> None:
+def detach(weight: torch.Tensor, name: str = PRODUCTS) -> None:
     """Removes the codes of a weight."""
-    weight._tandem_codes = _Attached()
+    setattr(weight, name, _Attached())

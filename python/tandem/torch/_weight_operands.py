@@ -111,8 +111,8 @@ def write_operands(
         optimizer: an optimizer of :mod:`tandem.torch`, which may be wrapped by Accelerate or
             Lightning.
         operand: "fp8", E4M3 codes with one f32 scale for the tensor and, on GPUs, a transposed
-            copy; or the name of a recipe, such as "mxfp8", "nvfp4" or "block-128", whose storage
-            for the inputs of linear layers the operands get.
+            copy; or the name of a recipe, such as "mxfp8" or "block-128", whose storage for
+            the inputs of linear layers the operands get: codes of a byte or more, and scales.
         path: directories that are searched for recipes first.
 
     Returns:
@@ -121,8 +121,8 @@ def write_operands(
 
     Raises:
         TypeError: the optimizer is not one of ``tandem.torch``.
-        ValueError: no weight can have an operand, some have one already, the recipe is unknown, or
-            the optimizer's graph sums over all parameters.
+        ValueError: no weight can have an operand, some have one already, the recipe is unknown or
+            has no such storage, or the optimizer's graph sums over all parameters.
     """
     inner = unwrapped(optimizer)
     if not isinstance(inner, Optimizer):
@@ -166,7 +166,12 @@ def _storage(operand: str, copy: bool, path: tuple[str, ...]) -> str:
     """Returns the storage of operands."""
     if operand == FP8:
         return storage_of("f8E4M3FN", copy)
-    return tandem.compile("keep", operand, path=path, function="keep").storages["kept"]
+    kernel = tandem.compile("keep", operand, path=path, function="keep")
+    planes = {p.name.removeprefix("kept"): p for p in kernel.planes if p.name.startswith("kept")}
+    if planes.keys() != {"", ".scale"} or planes[""].is_packed:
+        raise ValueError(f"the recipe {operand!r} does not keep inputs of linear layers as codes of a "
+                         "byte or more and their scales; take 'mxfp8', 'block-128' or one of that form")
+    return kernel.storages["kept"]
 
 
 def _weights(model: torch.nn.Module | Iterable, operand: str
@@ -232,12 +237,12 @@ def _why_not_stored(optimizer: Optimizer, weight: torch.Tensor, group: Mapping, 
     spec = groups.specs.of(weight, group)
     if spec is None:
         return "is not updated by the optimizer's graph"
-    own, other = spec, groups.specs.of_step(weight, group, storage)
+    other = groups.specs.of_step(weight, group, storage)
     shard, local = shard_of(weight), local_of(weight)
     if shard is not None and gathers(other, shard):
         return f"is spread as {shard}, in pieces that are not updated separately"
     has_rows = other.kernel.is_matrix or any(p.is_grouped for p in other.operand_planes)
     is_joined = other.size_of(local)[1] != local.shape[-1]
-    if has_rows and (is_joined or (own.group > 1 and own.size_of(local) != other.size_of(local))):
+    if has_rows and (is_joined or (spec.group > 1 and spec.size_of(local) != other.size_of(local))):
         return f"has rows of {local.shape[-1]} elements, which are shorter than a group"
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from tandem._matrix_codes import storage_of
 from tandem._storages import described
 from tandem.torch._layout import laid_out
 from tandem.torch._shards import local_of, shard_of
 from tandem.torch._versions import increment_versions
-from tandem.torch._weight_codes import Codes, attach, attached, detach
+from tandem.torch._weight_codes import OTHER, PRODUCTS, Codes, attach, attached, detach
 from tandem.torch.optim.state._conversion import plain_storage
 from tandem.torch.optim.state._spec import StateSpec
 from tandem.torch.optim.state._values import convert
@@ -24,6 +25,8 @@ class Operand:
 
     def __init__(self, param: torch.Tensor, storage: str):
         self.param, self.storage = param, storage
+        is_product = described(storage).without_transpose == storage_of("f8E4M3FN")
+        self._attribute = PRODUCTS if is_product else OTHER
         self._planes: dict[str, torch.Tensor] = {}
         self._spec: StateSpec | None = None
 
@@ -39,7 +42,7 @@ class Operand:
     def release(self) -> None:
         """Releases the planes."""
         self._planes = {}
-        detach(local_of(self.param))
+        detach(local_of(self.param), self._attribute)
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -55,7 +58,7 @@ class Operand:
     def codes(self) -> Codes | None:
         """The codes of the current weight; None if no step has written them, or the weight has
         been written since."""
-        return attached(local_of(self.param), of_step=True)
+        return attached(local_of(self.param), of_step=True, name=self._attribute)
 
     def settle(self) -> None:
         """Encodes the weight, unless its codes are there, before a step that only the GPU decides
@@ -84,4 +87,5 @@ class Operand:
         weight = local_of(self.param)
         name = self._spec.operand_planes[0].name
         planes = {own.removeprefix(name): plane for own, plane in self._planes.items()}
-        attach(weight, Codes.of(planes, tuple(weight.shape)), is_of_step=True)
+        attach(weight, Codes.of(planes, tuple(weight.shape)), is_of_step=True,
+               name=self._attribute)

@@ -78,8 +78,8 @@ def _check(groups: ParamGroups, query: torch.Tensor, key: torch.Tensor, heads: i
             heads % (key.shape[0] // width)):
         raise ValueError(
             f"largest has {heads} numbers, queries {query.shape[0]} rows and keys {key.shape[0]}; "
-            "pass one number for each head of queries, and heads of one width, of which each head "
-            "of keys serves the same number")
+            "pass one number for each head of queries; all heads have the same width, and each "
+            "head of keys serves the same number of heads of queries")
     for name, weight in (("query", query), ("key", key)):
         group, shard = groups.group_of(weight), shard_of(weight)
         if group is None or groups.specs.of(weight, group) is None:

@@ -186,6 +186,18 @@ def test_recipes_as_operands():
     assert tiled.count_nonzero() == scale.count_nonzero() == 64
 
 
+def test_layers_multiply_no_other_codes():
+    """Codes of another recipe are for the user only: layers make their own E4M3 codes."""
+    plain, model = model_of(), model_of()
+    other, optimizer = optimizer_of(plain), optimizer_of(model)
+    operands = tt.write_operands(model, optimizer, "mxfp8")
+    want = [step(plain, other, seed) for seed in range(3)]
+    assert [step(model, optimizer, seed) for seed in range(3)] == want
+    model(torch.randn(8, WIDTH).bfloat16())
+    assert operands[model[0].weight].scale.shape == (HIDDEN, 2)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), model.parameters()))
+
+
 def test_tiles_of_scales():
     """Element (i, j) of a tile of 128 by 4 is at 16 (i mod 32) + 4 (i // 32) + j, as cuBLAS's manual
     says; tiles of a row are next to each other."""
@@ -289,6 +301,10 @@ def test_refusals():
         tt.write_operands(model_of(), optimizer)
     with pytest.raises(ValueError, match="unknown recipe 'mxfp'"):
         tt.write_operands(model, optimizer, "mxfp")
+    for recipe in ("nvfp4", "mxfp4", "bf16"):
+        with pytest.raises(ValueError, match=f"recipe '{recipe}' does not keep inputs of linear "
+                                             "layers as codes of a byte or more and their scales"):
+            tt.write_operands(model, optimizer, recipe)
     with pytest.raises(KeyError, match="none of the weights that have operands: 0.weight"):
         tt.write_operands(model, optimizer)[torch.zeros(1)]
 
