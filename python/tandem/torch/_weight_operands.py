@@ -168,6 +168,7 @@ def _storage(operand: str, copy: bool, path: tuple[str, ...]) -> str:
         return storage_of("f8E4M3FN", copy)
     kernel = tandem.compile("keep", operand, path=path, function="keep")
     planes = {p.name.removeprefix("kept"): p for p in kernel.planes if p.name.startswith("kept")}
+    # A delayed scale and its history would be a state of the optimizer.
     if planes.keys() != {"", ".scale"} or planes[""].is_packed:
         raise ValueError(f"the recipe {operand!r} does not keep inputs of linear layers as codes of a "
                          "byte or more and their scales; take 'mxfp8', 'block-128' or one of that form")

@@ -301,7 +301,7 @@ def test_refusals():
         tt.write_operands(model_of(), optimizer)
     with pytest.raises(ValueError, match="unknown recipe 'mxfp'"):
         tt.write_operands(model, optimizer, "mxfp")
-    for recipe in ("nvfp4", "mxfp4", "bf16"):
+    for recipe in ("nvfp4", "mxfp4", "te-delayed", "bf16"):
         with pytest.raises(ValueError, match=f"recipe '{recipe}' does not keep inputs of linear "
                                              "layers as codes of a byte or more and their scales"):
             tt.write_operands(model, optimizer, recipe)
