@@ -335,6 +335,12 @@ CHECKS = {
         "does, also with activations stored as the recipe `coat` says.",
         heals("remainder", "flash-f16", "dither-softsign-root", "fp32, coat", "flash-f16, coat"),
         "ours"),
+    "long-wide-plateau": Check(
+        "long-wide", "bf16 AdamW ends above f32 in a model 40 times as large.", plateaus, "users"),
+    "long-wide-heals": Check(
+        "long-wide", "`bf16-dither`, `flash-f16` and `dither-softsign-root` end where f32 does in "
+        "a model 40 times as large.",
+        heals("bf16-dither", "flash-f16", "dither-softsign-root"), "ours"),
     **DEPARTURES,
 }
 

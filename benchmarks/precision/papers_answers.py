@@ -122,6 +122,16 @@ def long(results: dict) -> str:
     return text + (f"; these do not: {listed(rest)}." if rest else ".")
 
 
+def long_wide(results: dict) -> str:
+    """Describes how far strategies end from f32 in the larger of the long studies."""
+    result = results["long-wide"]
+    cells, done = Cells(result), result["cells"] if result else {}
+    costs = listed([f"{excess(cells, name, 'fp32'):+.3f} (`{name}`)"
+                    for name in STUDIES["long-wide"].variants if name in done and name != "fp32"])
+    return ("**Long runs of a model of 0.8 million parameters:** with the same data these end so "
+            f"many nats above f32's {cells.mean('fp32', loss):.3f}: {costs}.")
+
+
 def excess(cells: Cells, name: str, reference: str) -> float:
     """Returns the mean difference of a variant's final loss from a reference's in nats."""
     return statistics.fmean(loss(one) - loss(other) for one, other in cells.pairs(name, reference))
@@ -169,7 +179,7 @@ def departures(results: dict) -> str:
 def answers(results: dict[str, dict | None], others: Results) -> str:
     """Returns the findings as a list, without studies that have not been run."""
     lines = [f"- {count_of_papers(results, others)} {count_of_ours(results)}"]
-    for find in (mantissas, exponents, recovery, long, collage, fp8_lm, coat, departures):
+    for find in (mantissas, exponents, recovery, long, long_wide, collage, fp8_lm, coat, departures):
         try:
             lines.append(f"- {find(results)}")
         except NotRun:

@@ -262,6 +262,6 @@ def _above_d(cells: Cells, option: str, beta2: float, batch: int) -> str:
 TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "divergence": watched_rows,
           "recovery": recovery_rows, "remedies": remedy_rows, "few-bits": few_bits_rows,
           "rates": rate_rows, "size": watched_rows, "spikes": spike_rows, "seeds": spike_rows,
-          "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows,
+          "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows, "long-wide": long_rows,
           "coat": loss_rows, "memory": memory_rows, "collage": collage_rows, "fp8-lm": loss_rows,
           "published": long_rows}

@@ -107,6 +107,10 @@ LONG = {
     "fp32, coat": {"strategy": "fp32", "recipe": "coat"},
     "flash-f16, coat": {"strategy": "flash-f16", "recipe": "coat"},
 }
+#: The variants of the long study that a larger model repeats.
+LONG_WIDE = {name: LONG[name] for name in (
+    "fp32", "bf16", "bf16-dither", "flash-f16", "dither-softsign-root")}
+DRIFTING = {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}
 
 FEW_BITS = {
     **formats("E8M7", "E8M1", "E8M0"),
@@ -219,10 +223,13 @@ STUDIES = {
         Scale(500, 6), Scale(30, 1, shape=SMALL), {"clip": None}),
     "long": Study(
         "none; reports of users", "20,000 steps with changing data", measures.long, LONG,
-        Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL),
-        {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}),
+        Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL), DRIFTING),
+    "long-wide": Study(
+        "none; reports of users", "The same with 0.8 million parameters", measures.long,
+        LONG_WIDE, Scale(20_000, 3, (2e-3,), WIDE), Scale(20, 1, (2e-3,), TOY), DRIFTING,
+        later=("dither-softsign-root", "bf16-dither")),
     "coat": Study(
-        "figure 5", "The whole of COAT", trained.coat, COAT, Scale(8000, 3),
+        "figure 5", "The whole of COAT", trained.coat, COAT, Scale(20_000, 3),
         Scale(30, 1, shape=SMALL), later=("COAT, not expanded",),
         paper="COAT"),
     "memory": Study(
@@ -238,5 +245,5 @@ STUDIES = {
     "published": Study(
         "none; the library's departures from papers", "Strategies as published",
         trained.published, PUBLISHED, Scale(3000, 3, (2e-3,)), Scale(20, 1, (2e-3,), SMALL),
-        {"drifts": True, "betas": (0.9, 0.999), "clip": None, "final_share": 0.01}, paper=""),
+        DRIFTING, paper=""),
 }
