@@ -27,9 +27,9 @@ done
 
 declare -A briefly=()
 if ((${#brief[@]})); then
-  briefly=([moments]="--quick --steps 60" [representation]="--count 512"
+  briefly=([moments]="--quick --steps 60 --seeds 1" [representation]="--count 512"
            [accumulated]="--quick --steps 20 --seeds 1"
-           [gradient_sum]="--quick --train 20 --ranks 8")
+           [gradient_sum]="--quick --train 20 --ranks 8 --seeds 1")
 fi
 
 number=0

@@ -10,6 +10,7 @@
 
 import json
 import pathlib
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -130,6 +131,57 @@ def few_bits(found: dict) -> str:
                      f"{row['error']:.3f}", f"{row['bias']:.3f}"] for name, row in rows.items()]))
 
 
+SCALES = """\
+## Groups, blocks and outliers
+
+With as many elements in a scale, a group along one token and a square block differ only in whom an outlier disturbs. The table
+has the errors of the inputs of norms in a model {width} wide after {steps} steps, means of {seeds} seeds (COAT, figure 4a):
+as trained, with {channels} channels that are {factor:g} times as large for all tokens, and with one token in {tokens} that is so in
+all channels. A group along a token suffers less from tokens, and a block less from channels.
+
+{errors}
+
+## When the largest magnitude is found
+
+A layer whose result has a scale for the tensor must know the largest magnitude before it writes a code (COAT, figure 4b). *Just
+in time* stores the result in bf16, and a second kernel reads it twice. *Group Scaling* is COAT's: the layer also writes the
+largest magnitude of each row, and the second kernel reads the result once. Tandem's layers are *one kernel*: they compute the
+result twice, first for its largest magnitude and then for its codes, and never store it in bf16; so they read their inputs
+twice. *Delayed* scales follow from earlier steps. The table has medians of nanoseconds an element, {rows} x {columns}, on one
+thread. One kernel is fastest where computing the result is cheap ({cheap}); where it is not ({dear}) Group Scaling is, on a
+CPU, whose time is that of exponentials rather than of memory.
+
+{times}
+
+{machine}. Command: `benchmarks/activations/scales.py`.
+"""
+
+
+def scales(found: dict) -> str:
+    """Compares groups with blocks, and the ways to find a scale."""
+    by_seed = list(found["errors"].values())
+    kinds, shapes = list(by_seed[0]), list(by_seed[0]["as trained"])
+    errors = [[kind, *(f"{100 * statistics.fmean(one[kind][shape] for one in by_seed):.2f} %"
+                       for shape in shapes)] for kind in kinds]
+    medians = {f"{layer}, {isa}": {name: statistics.median(each) for name, each in row.items()}
+               for layer, isas in found["times"].items() for isa, row in isas.items()}
+    fastest = {name: [layer for layer, isas in found["times"].items() if all(
+        min(row, key=row.get) == name for isa in isas
+        if (row := {each: ns for each, ns in medians[f"{layer}, {isa}"].items()
+                    if each != "delayed"}))] for name in ("one kernel", "Group Scaling")}
+    names = list(next(iter(medians.values())))
+    return SCALES.format(
+        width=f"{found['width']:,}", steps=found["steps"], seeds=len(by_seed),
+        channels=found["channels"], tokens=found["tokens"], factor=found["factor"],
+        rows=found["shape"][0], columns=found["shape"][1],
+        cheap=", ".join(f"`{name}`" for name in fastest["one kernel"]) or "neither layer here",
+        dear=", ".join(f"`{name}`" for name in fastest["Group Scaling"]) or "neither layer here",
+        errors=table(["", *shapes], errors),
+        times=table(["", *names], [[title, *(f"{row[name]:.2f}" for name in names)]
+                                   for title, row in medians.items()]),
+        machine=f"Measured {origin(found)}, on {found['machine']['cpu']}")
+
+
 def render(results: pathlib.Path) -> str:
     content = json.loads((results / "activations.json").read_text())
     machine = content["machine"]
@@ -137,9 +189,12 @@ def render(results: pathlib.Path) -> str:
              f"threads, torch {content['torch']}, {machine['date']}, commit "
              f"{machine['commit'][:12]}{' and changes' if machine['changed_files'] else ''}.\n")
     few = results / "activations_few_bits.json"
+    shared = results / "activations_scales.json"
     return "\n".join([head(content["layers"]), where, *map(section, content["layers"]),
                       *([few_bits(json.loads(few.read_text()))] if few.exists() else []),
-                      granularity(content["granularity"])]).rstrip() + "\n"
+                      granularity(content["granularity"]),
+                      *([scales(json.loads(shared.read_text()))] if shared.exists() else []),
+                      ]).rstrip() + "\n"
 
 
 def write(results: pathlib.Path = RESULTS, page: pathlib.Path = PAGE) -> None:

@@ -341,6 +341,15 @@ CHECKS = {
         "long-wide", "`bf16-dither`, `flash-f16` and `dither-softsign-root` end where f32 does in "
         "a model 40 times as large.",
         heals("bf16-dither", "flash-f16", "dither-softsign-root"), "ours"),
+    "fp8-collage": Check(
+        "fp8-collage", "Collage-plus in FP8 ends at a lower loss if it is computed in f32 than in "
+        "E4M3, even without limits of exponents.",
+        above(loss, "plus, in E4M3 without limits", "plus, in f32"), "ours"),
+    "fp8-collage-ends": Check(
+        "fp8-collage", "Collage in FP8, computed in f32, ends less than 0.02 nats above f32 master "
+        "weights.",
+        lambda cells: [difference(cells, name, "D", loss, bound=0.02, below=True)
+                       for name in ("light, in f32", "plus, in f32")], "ours"),
     **DEPARTURES,
 }
 

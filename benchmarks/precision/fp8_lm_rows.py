@@ -16,7 +16,7 @@ from collections.abc import Callable
 import tandem.torch
 import torch
 from margins import Cells, difference, loss, margin
-from paper_rows import (RATES, Found, Paper, Results, Row, by_margins, exact, of_study, one_run,
+from paper_rows import (RATES, Found, Paper, Results, Row, by_margins, exact, of_study,
                         quality, share_of_worst, studied, validation)
 
 #: Tables 1 and 5: width, layers, and the sizes of tensor, pipeline and data parallelism, with
@@ -212,32 +212,36 @@ def gathered(counts: dict) -> float:
 #===------------------------------------------------------------------------===#
 
 
-def scheme(results: Results, name: str) -> dict:
-    """Returns the rates of a scheme for the most simulated ranks."""
-    by_ranks = results["gradient_sum"]["schemes"][name]
-    return by_ranks[max(by_ranks, key=int)]
+SCALINGS = ("pre-scaling", "post-scaling", "automatic")
+
+
+def scheme(results: Results, name: str, figure: str) -> list[float]:
+    """Returns a figure of a scheme for the most simulated ranks, by seed."""
+    found = [each[name] for each in results["gradient_sum"]["seeds"].values()]
+    return [by_ranks[max(by_ranks, key=int)][figure] for by_ranks in found]
 
 
 def rates_of(figure: str, largest: str) -> Callable[[Results], Found]:
-    """Returns whether a scheme has the largest rate of the three."""
+    """Returns the margins by which a scheme has the largest rate of the three."""
     def find(results: Results) -> Found:
-        found = {name: scheme(results, name)[figure]
-                 for name in ("pre-scaling", "post-scaling", "automatic")}
-        return one_run(max(found, key=found.get) == largest,
-                       ", ".join(f"{name} {rate:.3%}" for name, rate in found.items()))
+        found = {name: scheme(results, name, figure) for name in SCALINGS}
+        return by_margins(
+            (margin(f"{largest} - {name}", [100 * (a - b) for a, b in zip(found[largest], rates)])
+             for name, rates in found.items() if name != largest),
+            ", ".join(f"{name} {statistics.fmean(rates):.3%}" for name, rates in found.items()))
     return find
 
 
 def automatic_gain(results: Results) -> Found:
-    """Returns whether automatic scaling has more signal to noise than pre-scaling."""
-    gain = scheme(results, "automatic")["snr"] - scheme(results, "pre-scaling")["snr"]
+    """Returns the margin by which automatic scaling has more signal to noise than pre-scaling."""
+    gain = [a - b for a, b in zip(scheme(results, "automatic", "snr"),
+                                  scheme(results, "pre-scaling", "snr"))]
     noise = results["distributed/noise"]["rows"]
     gains = [a["snr_db"] - b["snr_db"] for rows in noise.values() for a in rows for b in rows
              if a["scaling"] == "automatic" and b["scaling"] == "pre-scaling"
              and (a["ranks"], a["order"]) == (b["ranks"], b["order"])]
-    return one_run(gain > 1 and min(gains) > 1,
-                   f"{gain:+.1f} dB against pre-scaling; in the smaller model {min(gains):+.1f} to "
-                   f"{max(gains):+.1f} dB")
+    return by_margins([margin("dB", gain, bound=1.0)],
+                      f"in the smaller model {min(gains):+.1f} to {max(gains):+.1f} dB")
 
 
 def balance(results: Results) -> Found:
@@ -268,7 +272,7 @@ def sum_size(results: Results) -> str:
     """Describes the simulated sums of gradients."""
     result = results["gradient_sum"]
     return (f"{result['parameters']:,} gradients, {max(map(int, result['schemes']['automatic']))} "
-            "simulated ranks, 1 run")
+            f"simulated ranks, {len(result['seeds'])} seeds")
 
 
 def both_sums(results: Results) -> str:

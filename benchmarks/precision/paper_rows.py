@@ -33,11 +33,9 @@ NEGLIGIBLE = 0.1
 #: Outcomes, in the order of the table of counts, and the words for them.
 WORDS = {
     "holds": "reproduces", "trivial": "holds trivially", "fails": "does not reproduce",
-    "agrees": "undecided: one run, which agrees",
-    "disagrees": "undecided: one run, which disagrees",
     "few": "undecided: fewer than three seeds", "not run": "not run yet",
     "gpu": "needs a GPU", "large": "needs a large model"}
-UNDECIDED = ("agrees", "disagrees", "few")
+UNDECIDED = ("few",)
 
 
 class Results:
@@ -79,11 +77,6 @@ def by_margins(margins: Iterable[Margin], here: str = "") -> Found:
 def exact(holds: bool, here: str, trivial: bool = False) -> Found:
     """Returns what a number without an error says."""
     return Found(("trivial" if trivial else "holds") if holds else "fails", here, exact=True)
-
-
-def one_run(agrees: bool, here: str) -> Found:
-    """Returns what a single run says, which decides nothing."""
-    return Found("agrees" if agrees else "disagrees", here)
 
 
 @dataclasses.dataclass(frozen=True)

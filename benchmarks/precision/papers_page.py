@@ -141,6 +141,11 @@ NOTES = {
     "activations.",
     "collage": "Options store weights and states; the model computes in f32. Batches are sequences of 32 characters. The plot has "
     "the steps at a beta2 of 0.999 and batches of 8, with dashed norms of updates. Gradients are not clipped.",
+    "fp8-collage": "Appendix D has the recipe for FP8, without results: weights, second moments and their errors are FP8 numbers, and "
+    "Grow and Mul compute with such. *In f32* are Tandem's `fp8-collage-light` and `fp8-collage-plus`, which compute in f32 and store "
+    "dithered E4M3 with a scale for 128 numbers. *In E4M3* rounds the result of each operation, with a scale for 128 numbers; *without "
+    "limits* rounds to four significant bits with f32's exponents, which no choice of scales can surpass. A program in "
+    "PyTorch does that; Tandem has no such component policy, since it would only be worse.",
     "fp8-lm": "*#0* to *#4* are rows of table 6. All states are in a row's types, and in *#2* to *#4* all rounding is to nearest. "
     "Products of *#2* to *#4* and of the levels are of 8-bit floats, and inputs are stored as the recipe `te-current` says. *O1* "
     "to *O3* are `tandem.torch.fp8_lm`, whose weights and moments are dithered. Gradients are not clipped.",

@@ -263,5 +263,6 @@ TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "divergence":
           "recovery": recovery_rows, "remedies": remedy_rows, "few-bits": few_bits_rows,
           "rates": rate_rows, "size": watched_rows, "spikes": spike_rows, "seeds": spike_rows,
           "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows, "long-wide": long_rows,
-          "coat": loss_rows, "memory": memory_rows, "collage": collage_rows, "fp8-lm": loss_rows,
+          "coat": loss_rows, "memory": memory_rows, "collage": collage_rows,
+          "fp8-collage": loss_rows, "fp8-lm": loss_rows,
           "published": long_rows}

@@ -145,6 +145,16 @@ COLLAGE = {betas_label(option, beta2, batch): {
     for beta2, batch in (*((beta2, batch) for beta2 in BETAS[::-1] for batch in BATCHES),
                          (0.98, BATCHES[0]))
     for option, strategy in OPTIONS.items()}
+#: Collage in FP8, computed in f32 as Tandem's strategies are, and in FP8.
+FP8_COLLAGE = {
+    "D": {"strategy": "master-weights"},
+    "light, in f32": {"strategy": "fp8-collage-light"},
+    "plus, in f32": {"strategy": "fp8-collage-plus"},
+    "light, in E4M3": {"rounding": "scaled", "plus": False},
+    "plus, in E4M3": {"rounding": "scaled", "plus": True},
+    "light, in E4M3 without limits": {"rounding": "unlimited", "plus": False},
+    "plus, in E4M3 without limits": {"rounding": "unlimited", "plus": True},
+}
 #: Levels of FP8-LM, and rows of its table 6 in their published forms.
 FP8_PRODUCTS = {"recipe": "te-current", "products": "fp8"}
 LEVELS = {
@@ -238,6 +248,9 @@ STUDIES = {
     "collage": Study(
         "table 6, figures 2 and 3", "Collage's options by beta2 and batch", trained.collage,
         COLLAGE, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
+    "fp8-collage": Study(
+        "appendix D", "Collage computed in FP8", trained.fp8_collage, FP8_COLLAGE,
+        Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None}, paper="Collage"),
     "fp8-lm": Study(
         "table 6, figures 4 and 8", "FP8-LM's levels, and its table 6 as published",
         trained.fp8_lm, LEVELS, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None},

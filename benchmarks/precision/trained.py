@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 import tandem.torch
 import torch
+from fp8_arithmetic import CollageAdamW
 from llama import Llama, make_model
 from training import ROOT, Run, curve, figures, parameter_dtype
 
@@ -142,6 +143,18 @@ def collage(setting, corpus, options, label, store) -> dict:
     norms = Norms(run)
     run.train(label, norms.visit)
     return figures(run) | norms.curves()
+
+
+def fp8_collage(setting, corpus, options, label, store) -> dict:
+    """Trains with Collage in FP8, which is computed in f32 by a strategy, or in FP8."""
+    if "strategy" in options:
+        run = Run(setting, corpus, options["strategy"])
+    else:
+        run = Run(setting, corpus, prepare=lambda model: CollageAdamW(
+            model.parameters(), setting.lr, setting.betas, setting.weight_decay,
+            options["rounding"], options["plus"]))
+    run.train(label)
+    return figures(run)
 
 
 #===------------------------------------------------------------------------===#

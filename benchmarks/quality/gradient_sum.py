@@ -139,8 +139,16 @@ def steps_of(trained, count: int, ranks: int, batch: int):
     progress.finish()
 
 
-def main() -> None:
+def schemes_of(options: argparse.Namespace, seed: int) -> tuple[dict, int]:
+    """Trains the demo's model; returns the figures of its sums and the number of gradients."""
     from demo_model import Trained, config
+    trained = Trained(config(options.quick, options.train, seed))
+    ranks = [2**i for i in range(1, options.ranks.bit_length())]
+    steps = steps_of(trained, options.steps, options.ranks, options.batch)
+    return measure(steps, options.steps, ranks, options.last), trained.parameters
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the demo's small model")
@@ -149,16 +157,17 @@ def main() -> None:
     parser.add_argument("--last", type=int, default=4, help="those that count")
     parser.add_argument("--batch", type=int, default=4, help="of a rank")
     parser.add_argument("--ranks", type=int, default=128, help="at most")
+    parser.add_argument("--seeds", type=int, default=3, help="trainings (default: 3)")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder of the result (default: %(default)s)")
     options = parser.parse_args()
-    ranks = [2**i for i in range(1, options.ranks.bit_length())]
-    trained = Trained(config(options.quick, options.train))
-    steps = steps_of(trained, options.steps, options.ranks, options.batch)
+    found = {}
+    for seed in range(options.seeds):
+        found[str(seed)], parameters = schemes_of(options, seed)
     save("gradient_sum", {
         "train": options.train, "steps": options.steps, "last": options.last,
-        "batch": options.batch, "parameters": trained.parameters,
-        "schemes": measure(steps, options.steps, ranks, options.last)}, options.results)
+        "batch": options.batch, "parameters": parameters, "schemes": found["0"],
+        "seeds": found}, options.results)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@
 """Measures the mean squared error of m / (sqrt(v) + eps) with moments stored in 8 bits.
 
 The states are those of the demo's model after some steps in f32. Each moment is stored and read
-back; all pairs of storages are compared (COAT, tables 1 and 8).
+back; all pairs of storages are compared (COAT, tables 1 and 8), for several seeds. Ranges, groups
+and steps of k are compared for the first.
 """
 
 import argparse
@@ -180,19 +181,37 @@ def measure(moments: Moments) -> dict:
             "k": compare_steps(moments)}
 
 
-def main() -> None:
+def measure_briefly(moments: Moments) -> dict:
+    """Returns what further seeds repeat: the paper's pairs, and the values of k."""
+    return {"pairs": compare(moments, FIRST, SECOND), "k": compare_steps(moments)}
+
+
+def moments_of(quick: bool, steps: int, seed: int) -> tuple[Moments, int]:
+    """Trains the demo's model; returns its moments and the number of its parameters."""
     from demo_model import Trained, config
+    print(f"seed {seed}", flush=True)
+    trained = Trained(config(quick, steps, seed))
+    return Moments(trained.states("exp_avg"), trained.states("exp_avg_sq")), trained.parameters
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the demo's small model")
     parser.add_argument("--steps", type=int, default=400, help="training steps")
+    parser.add_argument("--seeds", type=int, default=3,
+                        help="trainings; the pairs and k are those of each (default: 3)")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder of the result (default: %(default)s)")
     options = parser.parse_args()
-    trained = Trained(config(options.quick, options.steps))
-    moments = Moments(trained.states("exp_avg"), trained.states("exp_avg_sq"))
-    save("moments", {"steps": options.steps, "parameters": trained.parameters,
-                     **measure(moments)}, options.results)
+    moments, parameters = moments_of(options.quick, options.steps, 0)
+    found = measure(moments)
+    seeds = {"0": {name: found[name] for name in ("pairs", "k")}}
+    for seed in range(1, options.seeds):
+        again, _ = moments_of(options.quick, options.steps, seed)
+        seeds[str(seed)] = measure_briefly(again)
+    save("moments", {"steps": options.steps, "parameters": parameters, **found, "seeds": seeds},
+         options.results)
 
 
 if __name__ == "__main__":

@@ -95,3 +95,32 @@ def test_command(tmp_path):
     page = (tmp_path / "Activations.md").read_text()
     assert "Hidden size 64" in page and "| `coat` + recompute |" in page
     assert "| linear layers |" in page and "| groups of 16 |" in page
+
+
+def test_blocks_and_groups():
+    """A channel that is large for all tokens disturbs whole groups, and few columns of a block."""
+    scales = by_path("scales")
+    x = np.random.default_rng(3).standard_normal((64, 1024)).astype(np.float32)
+    for side in scales.SIDES:
+        back = scales.from_blocks(scales.in_blocks(x, side), side, x.shape)
+        assert np.array_equal(back, x)
+    assert np.array_equal(scales.in_blocks(x, 4)[1].reshape(4, 4), x[:4, 4:8])
+    factors = scales.outliers(x.shape, 0)
+    channels, tokens = (scales.errors(x, factors[f"outlier {kind}"])
+                        for kind in ("channels", "tokens"))
+    assert channels["1x16"] > channels["4x4"] and tokens["4x4"] > tokens["1x16"]
+
+
+def test_maxima_of_rows():
+    """The first stage of Group Scaling finds the largest magnitudes of what the layer writes."""
+    scales = by_path("scales")
+    for layer in scales.PRODUCERS:
+        kernel = scales.Kernel(scales.with_maxima(scales.forward(layer)), layer, "native",
+                               scales.BF16, (8, 256))
+        kernel()
+        y, largest = kernel.planes["y"].float(), kernel.planes["largest"]
+        torch.testing.assert_close(y.abs().amax(1), largest, rtol=2.0**-8, atol=0)
+        assert y.any()
+        found = scales.times(layer, "native", (8, 256), 2)
+        assert set(found) == {"just in time", "Group Scaling", "one kernel", "delayed"}
+        assert all(len(each) == 2 for each in found.values())

@@ -25,7 +25,7 @@ import fp8_lm_rows  # noqa: E402
 import other_papers  # noqa: E402
 import papers_answers  # noqa: E402
 from margins import Margin  # noqa: E402
-from paper_rows import (WORDS, Found, Results, Row, by_margins, exact, one_run,  # noqa: E402
+from paper_rows import (WORDS, Found, Results, Row, by_margins, exact,  # noqa: E402
                         study_size)
 from studies import STUDIES  # noqa: E402
 
@@ -60,10 +60,8 @@ def test_verdicts_have_grounds(name, row):
     assert found.outcome in WORDS
     if found.outcome == "holds":
         assert found.exact or (found.margins and all(each.holds for each in found.margins))
-    if found.outcome in ("fails", "disagrees", "trivial"):
+    if found.outcome in ("fails", "trivial"):
         assert row.remark
-    if found.outcome in ("agrees", "disagrees"):
-        assert "1 run" in row.size_here(HERE)
     if row.find and not (row.study and found.outcome in ("not run", "few")):
         assert found.here and row.command and row.size_here(HERE)
     assert row.says and row.claim.endswith(".")
@@ -77,7 +75,6 @@ def test_outcomes():
     assert exact(True, "8").words == "reproduces, exact"
     assert exact(True, "8", trivial=True).words == "holds trivially, exact"
     assert exact(False, "8").words == "does not reproduce, exact"
-    assert one_run(False, "8").words == "undecided: one run, which disagrees"
     assert Row(("table 1",), "a.", "b", missing="gpu").found(HERE).words == "needs a GPU"
     assert Row(("table 1",), "a.", "b").found(HERE).words == "not run yet"
 
@@ -96,7 +93,7 @@ def test_places():
 def test_missing_results_are_not_run():
     names = ("quality_64k", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
              "distributed/bytes", "distributed/noise", "distributed/parallel_bytes",
-             "distributed/zero_balance", "precision/coat", "precision/collage",
+             "distributed/zero_balance", "activations_scales", "precision/coat", "precision/collage",
              "precision/fp8-lm", "precision/memory", "precision/published")
     nothing = Results(dict.fromkeys(names))
     known = ("`papers_page.py`", "`tandem-opt -tandem-print-saves`")
@@ -134,6 +131,14 @@ def scale(*path):
     return change
 
 
+def in_all_seeds(change):
+    """Returns a change of every seed of a result."""
+    def change_all(result):
+        for seed in result["seeds"].values():
+            change(seed)
+    return change_all
+
+
 def one_seed(result):
     for by_lr in result["cells"].values():
         for by_seed in by_lr.values():
@@ -157,17 +162,23 @@ CHANGES = (
     ("FP8-LM", "ZeRO with", "distributed/zero_balance",
      scale("models", "GPT-7B", "fp8-lm", "greedy", "max"), "fails"),
     ("FP8-LM", "Pre-scaling", "gradient_sum",
-     scale("schemes", "automatic", "128", "underflow"), "disagrees"),
+     in_all_seeds(scale("automatic", "128", "underflow")), "fails"),
     ("FP8-LM", "Post-scaling", "gradient_sum",
-     lambda result: result["schemes"]["pre-scaling"]["128"].update(overflow=0.5), "disagrees"),
+     in_all_seeds(lambda seed: seed["pre-scaling"]["128"].update(overflow=0.5)), "fails"),
     ("COAT", "Expansion of both", "moments",
-     scale("pairs", "E4M3+expand", "E4M3+expand", "mse"), "disagrees"),
+     in_all_seeds(scale("pairs", "E4M3+expand", "E4M3+expand", "mse")), "fails"),
     ("COAT", "The best pair is", "moments",
-     scale("pairs", "E4M3+expand", "E5M2+expand", "mse"), "agrees"),
+     in_all_seeds(scale("pairs", "E4M3+expand", "E5M2+expand", "mse")), "holds"),
     ("COAT", "The second moment has", "moments",
-     lambda result: result["k"]["k"].update(second=[1, 1, 1]), "disagrees"),
+     in_all_seeds(lambda seed: seed["k"]["k"].update(second=[1, 1, 1])), "fails"),
     ("COAT", "k is 1 to 3", "moments",
-     lambda result: result["k"]["k"].update(second=[5, 7, 9]), "agrees"),
+     in_all_seeds(lambda seed: seed["k"]["k"].update(second=[5, 7, 9])), "holds"),
+    ("COAT", "With as many elements", "activations_scales",
+     lambda result: [each["as trained"].update({"4x4": 0.0}) for each in
+                     result["errors"].values()], "fails"),
+    ("COAT", "Group scaling, a maximum", "activations_scales",
+     lambda result: [row.update({"just in time": row["delayed"], "Group Scaling": row["just in time"]})
+                     for isas in result["times"].values() for row in isas.values()], "fails"),
     ("COAT", "COAT saves 1.65", "activations",
      scale("layers", 3, "rows", "coat", "kept"), "fails"),
 )
@@ -302,17 +313,12 @@ def test_ratio_of_activations():
 
 
 def test_automatic_scaling():
-    """Both studies of sums of gradients would have to agree."""
-    sums, noise = (copy.deepcopy(HERE[name]) for name in ("gradient_sum", "distributed/noise"))
-    sums["schemes"]["automatic"]["128"]["snr"] += 9
+    sums = copy.deepcopy(HERE["gradient_sum"])
     each = row("FP8-LM", "Automatic scaling")
-    assert each.found(HERE).outcome == "disagrees"
-    assert each.found(Results({"gradient_sum": sums})).outcome == "disagrees"
-    for rows in noise["rows"].values():
-        for one in rows:
-            one["snr_db"] += 9 * (one["scaling"] == "automatic")
-    both = Results({"gradient_sum": sums, "distributed/noise": noise})
-    assert each.found(both).outcome == "agrees"
+    assert each.found(HERE).outcome == "fails"
+    for found in sums["seeds"].values():
+        found["automatic"]["128"]["snr"] += 9
+    assert each.found(Results({"gradient_sum": sums})).outcome == "holds"
 
 
 #===----------------------------------------------------------------------===#
