@@ -41,7 +41,7 @@ WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 1024, 2, 8, 128, 4
 #: The sides B of blocks.
 SIDES = (4, 8, 32)
 CODE = "#scaled.float<f8E4M3FN>"
-#: How many channels, or one of how many tokens, are this much larger.
+#: The number of channels, and the share of tokens (one in TOKENS), that are FACTOR times as large.
 CHANNELS, TOKENS, FACTOR = 6, 64, 1000.0
 BF16, F32 = "#tandem.float<bf16>", "#tandem.float<f32>"
 ISAS = ("native", "x86-64-v3")
