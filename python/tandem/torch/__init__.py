@@ -23,7 +23,7 @@ from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
-from tandem.torch.optim import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax,
+from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax,
                                 AdamW, AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion,
                                 Muon, NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
                                 WeightAverage, averaged_weights, averages, change_strategy,
@@ -34,7 +34,7 @@ share_threads()
 
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
-           "GradientAllReduce", "LAMB", "Lion", "MaskSetting", "Memory", "Muon", "NAdam",
+           "CAME", "GradientAllReduce", "LAMB", "Lion", "MARS", "MaskSetting", "Memory", "Muon", "NAdam",
            "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",
            "RecipeSetting", "Recommendation", "Rprop", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage", "WeightOperands", "averaged_weights", "averages", "change_strategy",

@@ -85,36 +85,43 @@ def interpreted(graph, strategy, planes, hypers, path=(), **options):
     return got, flags
 
 
-def check(strategy, kind, shape, **changed):
-    planes = matrix_state("adafactor", LIBRARY[strategy], kind, shape, 3)
-    hypers = hypers_of("adafactor", **changed)
-    want = matrix_step("adafactor", LIBRARY[strategy], planes, hypers, STEP, SEED, 5)
-    assert set(want) == {name for name in matrix_plane_types("adafactor", LIBRARY[strategy])
+def check(strategy, kind, shape, graph="adafactor", **changed):
+    planes = matrix_state(graph, LIBRARY[strategy], kind, shape, 3)
+    hypers = hypers_of(graph, **changed)
+    want = matrix_step(graph, LIBRARY[strategy], planes, hypers, STEP, SEED, 5)
+    assert set(want) == {name for name in matrix_plane_types(graph, LIBRARY[strategy])
                          if not name.startswith("grad")}
-    got, flags = interpreted("adafactor", strategy, planes, hypers, key=5)
-    assert_same(got, planes | want, f"{strategy}, {kind}, {shape}")
+    got, flags = interpreted(graph, strategy, planes, hypers, key=5)
+    assert_same(got, planes | want, f"{graph}, {strategy}, {kind}, {shape}")
     return flags
 
 
+graphs = pytest.mark.parametrize("graph", sorted(MATRIX_GRAPHS))
+
+
+@graphs
 @pytest.mark.parametrize("strategy", LIBRARY)
-def test_adafactor(strategy):
+def test_graphs(strategy, graph):
     """Every strategy of the library and those in f16 agree, on adversarial values too."""
     for i, kind in enumerate(KINDS):
         for shape in SHAPES[i % 2:4:2]:
-            check(strategy, kind, shape)
+            check(strategy, kind, shape, graph)
 
 
+@graphs
 @pytest.mark.parametrize("strategy", VARIED)
-def test_adafactor_shapes(strategy):
+def test_shapes(strategy, graph):
     """Rows are longer or shorter than a group; some updates are clipped."""
+    clipping = {"adafactor": "d", "came": "clip_threshold"}[graph]
     for shape in SHAPES[4:6] + ((2, 257), (129, 2)):
-        check(strategy, "ordinary", shape)
-        check(strategy, "large_update", shape, weight_decay=0.0, d=1e-3)
+        check(strategy, "ordinary", shape, graph)
+        check(strategy, "large_update", shape, graph, weight_decay=0.0, **{clipping: 1e-3})
 
 
+@graphs
 @pytest.mark.parametrize("strategy", ("collage-plus", "fp8-collage-plus"))
-def test_adafactor_of_several_powers_of_two(strategy):
-    check(strategy, "ordinary", SHAPES[6])
+def test_sums_of_several_powers_of_two(strategy, graph):
+    check(strategy, "ordinary", SHAPES[6], graph)
 
 
 @pytest.mark.parametrize("shape", ((0, 0), (0, 3), (4, 0)))

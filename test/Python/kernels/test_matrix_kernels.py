@@ -27,16 +27,17 @@ LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
           "fp8-lm")
 SHAPES = ((1, 1), (1, 7), (7, 1), (3, 5), (64, 64), (33, 130), (257, 300))
-HYPERS = {name: cases.TYPICAL[name] for name in MATRIX_GRAPHS["adafactor"].hypers}
+HYPERS = {name: cases.TYPICAL[name] for graph in MATRIX_GRAPHS.values() for name in graph.hypers}
+graphs = pytest.mark.parametrize("graph", sorted(MATRIX_GRAPHS))
 
 
 @functools.cache
-def compiled(strategy, target="cpu", **options):
-    return tandem.compile("adafactor", strategy, target=target, **options)
+def compiled(strategy, target="cpu", graph="adafactor", **options):
+    return tandem.compile(graph, strategy, target=target, **options)
 
 
-def by_model(strategy, planes, key=0):
-    return matrix_step("adafactor", LIBRARY[strategy], planes, HYPERS, STEP, SEED, key)
+def by_model(strategy, planes, key=0, graph="adafactor"):
+    return matrix_step(graph, LIBRARY[strategy], planes, HYPERS, STEP, SEED, key)
 
 
 def scalars(kernel):
@@ -44,8 +45,8 @@ def scalars(kernel):
     return {name: given[name] for name in [*kernel.hypers, *kernel.integers]}
 
 
-def states(strategy, shapes, kind="ordinary"):
-    return [matrix_state("adafactor", LIBRARY[strategy], kind, shape, seed)
+def states(strategy, shapes, kind="ordinary", graph="adafactor"):
+    return [matrix_state(graph, LIBRARY[strategy], kind, shape, seed)
             for seed, shape in enumerate(shapes)]
 
 
@@ -65,17 +66,18 @@ def by_cpu(kernel, tensors, shapes, threads=2):
     return copies
 
 
-def check(strategy, got, before):
+def check(strategy, got, before, graph="adafactor"):
     for key, (new, old) in enumerate(zip(got, before)):
-        assert_same(new, by_model(strategy, old, key) | {"grad": old["grad"]}
-                    if "grad" in old else by_model(strategy, old, key))
+        want = by_model(strategy, old, key, graph)
+        assert_same(new, want | {"grad": old["grad"]} if "grad" in old else want)
 
 
+@graphs
 @pytest.mark.parametrize("kind", [k for k in cases.SCALED_KINDS if k != "mixed"])
 @pytest.mark.parametrize("strategy", VARIED)
-def test_cpu_against_model(strategy, kind):
-    before = states(strategy, SHAPES, kind)
-    check(strategy, by_cpu(compiled(strategy), before, SHAPES), before)
+def test_cpu_against_model(strategy, kind, graph):
+    before = states(strategy, SHAPES, kind, graph)
+    check(strategy, by_cpu(compiled(strategy, graph=graph), before, SHAPES), before, graph)
 
 
 def test_launches_agree():
@@ -108,12 +110,13 @@ def by_ptx(kernel, tensors, shapes, **options):
 PTX_SHAPES = ((1, 1), (1, 70), (7, 1), (13, 300), (6, 512))
 
 
+@graphs
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90", "sm_100"))
 @pytest.mark.parametrize("strategy", VARIED)
-def test_ptx_against_model(strategy, chip):
-    before = states(strategy, PTX_SHAPES)
-    kernel = compiled(strategy, chip)
-    check(strategy, by_ptx(kernel, before, PTX_SHAPES, blocks=2), before)
+def test_ptx_against_model(strategy, chip, graph):
+    before = states(strategy, PTX_SHAPES, graph=graph)
+    kernel = compiled(strategy, chip, graph)
+    check(strategy, by_ptx(kernel, before, PTX_SHAPES, blocks=2), before, graph)
 
 
 @pytest.mark.parametrize("tiles", (Tiles(1, 8), Tiles(16, 512), Tiles(8, 16)))

@@ -46,6 +46,9 @@ TYPICAL = {
     "eps1": 2.0**-23,
     "eps2": 1e-3,
     "d": 1.0,
+    "gamma": 0.025,
+    "limit": 0.5,
+    "clip_threshold": 0.75,
     "ema_decay": 0.99,
 }
 

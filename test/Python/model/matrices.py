@@ -169,7 +169,35 @@ def _adafactor(k, h):
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, rate))
 
 
+def _averaged_roots(k, name, x, beta, least):
+    """Averages the means of x over rows and columns; returns the roots whose products approximate
+    that of the average of x."""
+    rows, columns = [_F32(n) for n in x.shape]
+    row_mean, col_mean = k.row_sums(x) / columns, k.column_sums(x) / rows
+    share, least = _F32(1.0 - beta), _F32(least)
+    row = k.ema(f"exp_avg_{name}_row", beta, share * (row_mean + least))
+    col = k.ema(f"exp_avg_{name}_col", beta, share * (col_mean + least))
+    return k.sqrt(k.div(row, k.sum(row) / rows)), k.sqrt(col)
+
+
+def _came(k, h):
+    g = k.read("grad")
+    row, col = _averaged_roots(k, "sq", k.mul(g, g), h.beta2, h.eps1)
+    u = k.div(g, k.mul(row[:, None], col[None, :]))
+    clip = _at_least(_F32(1), _root_mean_square(k, u) / _F32(h.clip_threshold))
+    u = k.mul(u, _F32(1) / clip)
+    m = k.ema("exp_avg", h.beta1, k.mul(u, 1.0 - h.beta1))
+    apart = k.sub(u, m)
+    row, col = _averaged_roots(k, "res", k.mul(apart, apart), h.beta3, h.eps2)
+    u = k.div(m, k.mul(row[:, None], col[None, :]))
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, -h.lr))
+
+
 MATRIX_GRAPHS = {
+    "came": MatrixGraph(
+        _came, {"exp_avg": "element", "exp_avg_sq_row": "row", "exp_avg_sq_col": "column",
+                "exp_avg_res_row": "row", "exp_avg_res_col": "column"},
+        ("lr", "beta1", "beta2", "beta3", "eps1", "eps2", "clip_threshold", "weight_decay")),
     "adafactor": MatrixGraph(
         _adafactor, {"row_var": "row", "col_var": "column"},
         ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay")),

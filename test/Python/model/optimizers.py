@@ -408,6 +408,26 @@ def _adadelta(k, h, t):
     _descend(k, h, u)
 
 
+def _mars(k, h, t):
+    g = k.read("grad")
+    weight = h.gamma * (h.beta1 / (1.0 - h.beta1))
+    c = k.add(g, k.mul(k.sub(g, k.read("last_grad")), weight))
+    norm, limit = np.sqrt(k.sum(k.mul(c, c))), np.float32(h.limit)
+    c = k.mul(c, limit / norm if norm > limit else np.float32(1))
+    _descend(k, h, _with_decay(k, h, _adam_direction(k, h, t, c)))
+    k.assign("last_grad", g)
+
+
+def _came_vector(k, h, t):
+    g = k.read("grad")
+    square = k.add(k.mul(g, g), h.eps1)
+    u = k.div(g, k.sqrt(k.ema("exp_avg_sq", h.beta2, k.mul(square, 1.0 - h.beta2))))
+    excess = np.sqrt(k.sum(k.mul(u, u)) / np.float32(u.size)) / np.float32(h.clip_threshold)
+    part = np.float32(1) / (np.float32(1) if excess < 1 else excess)
+    m = k.ema("exp_avg", h.beta1, k.mul(k.mul(u, part), 1.0 - h.beta1))
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(m, -h.lr))
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph, its state roles and its hyperparameters. A graph that yields sums of a tensor
@@ -485,6 +505,10 @@ GRAPHS = _Graphs({
                            ("lr", "beta1", "beta2", "weight_decay"), reduces=True),
     "lamb": Graph(_lamb, *_ADAM, reduces=True),
     "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
+    "mars": Graph(_mars, (*_ADAM[0], "last_grad"), (*_ADAM[1], "gamma", "limit"), reduces=True),
+    "came_vector": Graph(
+        _came_vector, _ADAM[0],
+        ("lr", "beta1", "beta2", "eps1", "clip_threshold", "weight_decay"), reduces=True),
     "adafactor_vector": Graph(
         _adafactor_vector, ("variance",),
         ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay"), reduces=True),

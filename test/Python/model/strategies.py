@@ -82,10 +82,16 @@ MOMENT = {
     "variance": "second",
     "row_var": "second",
     "col_var": "second",
+    "last_grad": "first",
+    "exp_avg_sq_row": "second",
+    "exp_avg_sq_col": "second",
+    "exp_avg_res_row": "second",
+    "exp_avg_res_col": "second",
 }
 
-# Adafactor's moments of rows and columns.
-FACTORS = "row_var", "col_var"
+# Adafactor's and CAME's moments of rows and columns.
+FACTORS = ("row_var", "col_var",
+           *(f"exp_avg_{what}_{per}" for what in ("sq", "res") for per in ("row", "col")))
 
 
 def role_draw(role, roles, draw):

@@ -171,6 +171,8 @@ CASES = {
     "AdEMAMix": ("flash-f16", {"optimizer": "AdEMAMix", "min_8bit_size": 0}),
     "schedule-free": ("dither-mulaw", {"optimizer": "AdamWScheduleFree", "min_8bit_size": 0}),
     "Adafactor": ("collage-plus", {"optimizer": "Adafactor"}),
+    "CAME": ("dither-mulaw", {"optimizer": "CAME", "min_8bit_size": 0}),
+    "MARS": ("flash-f16", {"optimizer": "MARS", "min_8bit_size": 0}),
     "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
     "release": ("collage-plus", {"gradient_release": True}),
 }

@@ -227,6 +227,23 @@ def adadelta_listing(f, g, th, s, h, t):
     return {"param": th + f(-h["lr"]) * u, "square_avg": v, "acc_delta": d}
 
 
+def mars_listing(f, g, th, s, h, t):
+    c = g + f(h["gamma"] * (h["beta1"] / (1 - h["beta1"]))) * (g - s["last_grad"])
+    norm, limit = np.sqrt(listed_sum(c * c)), f(h["limit"])
+    c = c * (limit / norm if norm > limit else f(1))
+    return adam_listing(f, c, th, s, h, t) | {"last_grad": g}
+
+
+def came_vector_listing(f, g, th, s, h, t):
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g + f(h["eps1"]))
+    u = g / np.sqrt(v)
+    excess = np.sqrt(listed_sum(u * u) / f(len(g))) / f(h["clip_threshold"])
+    u = u * (f(1) / (f(1) if excess < 1 else excess))
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * u
+    return {"param": f(1 - h["lr"] * h["weight_decay"]) * th + f(-h["lr"]) * m,
+            "exp_avg": m, "exp_avg_sq": v}
+
+
 # The graphs again, as plain float32 expressions.
 LISTINGS = {
     "adamw": adam_listing,
@@ -254,5 +271,7 @@ LISTINGS = {
     "lion_cautious": lion_cautious_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
+    "mars": mars_listing,
+    "came_vector": came_vector_listing,
     "adafactor_vector": adafactor_vector_listing,
 }

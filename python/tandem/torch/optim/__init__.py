@@ -13,6 +13,7 @@ strategy, and derives the state of a parameter from the kernel's signature.
 from tandem.torch.optim._adam_family import Adamax, Adan, AdEMAMix, NAdam, RAdam
 from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, Adam, AdamW,
                                          Lion, RMSprop, Rprop)
+from tandem.torch.optim._mars_came import CAME, MARS
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._qk_clip import qk_clip
@@ -29,8 +30,8 @@ from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
-           "AdEMAMix", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "Muon", "NAdam",
-           "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
+           "AdEMAMix", "CAME", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "MARS", "Muon",
+           "NAdam", "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
            "averaged_weights", "averages",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "qk_clip", "recommend", "to_bitsandbytes", "weights"]

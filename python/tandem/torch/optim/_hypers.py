@@ -87,9 +87,9 @@ class Hypers:
         value = group[key]
         return value if key == name else value[names.index(name)]
 
-    def given(self, name: str, group: Mapping) -> object:
+    def given(self, name: str, group: Mapping, shape: tuple[int, ...] | None = None) -> object:
         """Returns a hyperparameter of a param group, or None if the group does not have it, since it
-        follows from others."""
+        follows from others, for parameters of a shape if it depends on that."""
         key, _ = self._place(name, self.defaults)
         return self.value(name, group) if key in group else None
 

@@ -34,7 +34,7 @@ OPTIMIZERS = {
     "Adam": (tt.Adam, {"weight_decay": 0.1}), "SGD": (tt.SGD, {}),
     "momentum": (tt.SGD, {"momentum": 0.9}),
     "nesterov": (tt.SGD, {"momentum": 0.9, "nesterov": True}), "Lion": (tt.Lion, {}),
-    "RMSprop": (tt.RMSprop, {}), "Adagrad": (tt.Adagrad, {}),
+    "RMSprop": (tt.RMSprop, {}), "Adagrad": (tt.Adagrad, {}), "MARS": (tt.MARS, {}),
 }
 STRATEGIES = ("fp32", "bf16-stochastic", "master-weights", "collage-plus", "coat",
               "fp8-lm", "flash")
@@ -344,9 +344,20 @@ def fill(grads, seed):
         grad.copy_(torch.randn(grad.shape, generator=generator) * 1e-2)
 
 
+def test_rates_of_vectors_and_a_rate_on_the_gpu(gpu):
+    """A kernel reads one learning rate on the GPU, which cannot be multiplied for vectors."""
+    with gpu.holds_torch():
+        optimizer = make("MARS", "fp32", lr_1d=1e-3, capturable=True)
+        fill(fixed_gradients(optimizer), 0)
+        optimizer.param_groups[0]["lr"] = torch.tensor(1e-2, dtype=torch.float64)
+        with pytest.raises(ValueError, match="give vectors a param group of their own"):
+            optimizer.step()
+
+
 @pytest.mark.parametrize("optimizer, strategy", [
     ("AdamW", "collage-plus"), ("AdamW", "bf16-stochastic"), ("LAMB", "fp32"),
-    ("SGD", "bf16"), ("Lion", "master-weights"), ("clipped", "coat")])
+    ("SGD", "bf16"), ("Lion", "master-weights"), ("clipped", "coat"),
+    ("MARS", "flash-f16")])
 def test_a_graph_has_the_bits_of_steps(gpu, optimizer, strategy):
     """Learning rate and step are read when the graph runs."""
     want = make(optimizer, strategy)

@@ -19,6 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem
+import tandem.torch as tt
 from support.torch_bits import bits, parameters, train
 from support.torch_needs import needs_adafactor, needs_dtensors
 from tandem._plane import RoleKind
@@ -97,6 +98,33 @@ def test_torch_optim(graph, dtype):
             theirs = {"previous": "prev"}.get(role, role)
             assert_bits(value, state[theirs].float())
             assert not value.requires_grad
+
+
+PEERS = {
+    "mars": lambda p: pytest.importorskip("pytorch_optimizer").MARS(p),
+    "came": lambda p: pytest.importorskip("came_pytorch").CAME(p, 1e-3),
+}
+
+
+@pytest.mark.parametrize("graph", PEERS)
+def test_mars_and_came(graph):
+    """States of the peers go on: their steps and ours stay as close as last bits."""
+    theirs, ours = ([p.detach().clone().requires_grad_() for p in
+                     parameters([(6, 5), (7,)], torch.float32)] for _ in range(2))
+    peer = PEERS[graph](theirs)
+    train(peer, range(3))
+    for p, q in zip(ours, theirs):
+        with torch.no_grad():
+            p.copy_(q)
+    make = {"mars": tt.MARS, "came": tt.CAME}[graph]
+    optimizer = make(ours, lr=1e-3, strategy="fp32")
+    optimizer.load_state_dict(peer.state_dict())
+    for group in [*peer.param_groups, *optimizer.param_groups]:
+        group["lr"] = 1e-3
+    train(peer, range(3, 6))
+    train(optimizer, range(3, 6))
+    for p, q in zip(ours, theirs):
+        torch.testing.assert_close(p, q, rtol=2e-4, atol=1e-6)
 
 
 @needs_adafactor

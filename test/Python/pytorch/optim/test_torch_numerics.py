@@ -256,6 +256,21 @@ REFERENCES = {
     "lion-cautious": (
         lambda p: tt.Lion(p, 1e-2, (0.9, 0.99), 0.1, cautious=True, strategy="fp32"),
         lambda p: CautiousReference(p, 1e-2, (0.9, 0.99), 0.1)),
+    # pytorch_optimizer adds eps in another place.
+    "mars": (lambda p: tt.MARS(p, 1e-3, eps=1e-20, weight_decay=0.1, lr_1d=5e-4, strategy="fp32"),
+             lambda p: pytest.importorskip("pytorch_optimizer").MARS(
+                 p, 1e-3, eps=1e-20, weight_decay=0.1, lr_1d=5e-4)),
+    "mars-vectors": (
+        lambda p: tt.MARS(p, 1e-2, (0.9, 0.95), 1e-20, 0.1, 0.05, optimize_1d=True,
+                          strategy="fp32"),
+        lambda p: pytest.importorskip("pytorch_optimizer").MARS(
+            p, 1e-2, (0.9, 0.95), gamma=0.05, eps=1e-20, weight_decay=0.1, optimize_1d=True)),
+    "came": (lambda p: tt.CAME(p, 1e-2, weight_decay=0.1, strategy="fp32"),
+             lambda p: pytest.importorskip("came_pytorch").CAME(p, 1e-2, weight_decay=0.1)),
+    "came-clipped": (
+        lambda p: tt.CAME(p, 1e-2, (1e-20, 1e-12), 0.25, (0.8, 0.9, 0.95), strategy="fp32"),
+        lambda p: pytest.importorskip("came_pytorch").CAME(
+            p, 1e-2, (1e-20, 1e-12), 0.25, (0.8, 0.9, 0.95))),
     "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
                  lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),

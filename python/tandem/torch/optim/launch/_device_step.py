@@ -175,7 +175,7 @@ def _scalars(runner, launch: Launch, row: Row) -> list[Scalar]:
     values, groups, hypers = [], runner.groups.list, runner.groups.hypers
     index, _, dtype, shape = row
     for name in launch.kernel.hypers:
-        value = hypers.given(name, groups[index])
+        value = hypers.given(name, groups[index], shape)
         is_there = (isinstance(value, torch.Tensor)
                     and getattr(_executor.executor_of(value), "device", None))
         if not is_there:

@@ -42,9 +42,14 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adadelta": ("square_avg", "acc_delta"),
     "adafactor": ("row_var", "col_var"),
     "adafactor_vector": ("variance",),
+    "mars": (*_ADAM, "last_grad"),
+    "came": ("exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"),
+    "came_vector": _ADAM,
 }
+#: The graphs of weights with fewer than two dimensions.
+_VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector"}
 #: Entries that some graphs compute from the step, and names of states in other libraries.
-_COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu")}
+_COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",)}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
 _UNCOUNTED = ("adadelta", "lion", "lion_cautious", "muon", "rprop", "sgd", "sgd_momentum",
@@ -117,6 +122,8 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
         return _with_ratio(read_foreign(state, weight, "adamw", label, group))
     if graph == "adamw_schedule_free" and "z" in state:
         state = _with_offset(state, weight, group or {}, label)
+    if "step" in (group or {}):
+        state = {"step": group["step"]} | dict(state)  # pytorch_optimizer counts for all
     names = _RENAMED.get(graph, {})
     state = {names.get(name, name): value for name, value in state.items()
              if name not in _COMPUTED.get(graph, ())}
@@ -155,7 +162,7 @@ def _graph_for(graph: str, weight: torch.Tensor) -> str:
             f"graph {graph!r} is none of those whose states other optimizers have as well, "
             f"{', '.join(_ROLES)}; load its states by their own names under strategy 'fp32', "
             "and change the strategy after loading, by tandem.torch.change_strategy")
-    return "adafactor_vector" if graph == "adafactor" and weight.dim() < 2 else graph
+    return _VECTORS.get(graph, graph) if weight.dim() < 2 else graph
 
 
 def _origin_of(state: Mapping) -> str:
@@ -181,7 +188,7 @@ def _refuse_others(state: Mapping, graph: str, label: str) -> None:
     """Refuses a state with other tensors than the graph keeps."""
     roles, names = _ROLES[graph], _tensors_in(state, graph)
     for name, problem in _REASONS.items():
-        if name in names:
+        if name in names - set(roles):
             raise ValueError(f"the state of {label} {problem}")
     if names == set(roles):
         return
@@ -234,8 +241,8 @@ def _check_plain(tensor: object, name: str, label: str) -> None:
 
 def _shape_of(role: str, weight: torch.Tensor) -> torch.Size:
     """Returns the shape of a state: the weight's, or that of a mean along rows or columns."""
-    means = {"row_var": weight.shape[:1], "col_var": weight.shape[1:]}
-    return means.get(role, weight.shape)
+    kind = role.rpartition("_")[2] if role.startswith("exp_avg") else role[:3]
+    return {"row": weight.shape[:1], "col": weight.shape[1:]}.get(kind, weight.shape)
 
 
 def _without_kept_dim(tensor: torch.Tensor, role: str) -> torch.Tensor:
