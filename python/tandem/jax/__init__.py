@@ -14,9 +14,10 @@ from tandem.jax import nn
 from tandem.jax._convert_state import convert_state
 from tandem.jax._optax import as_optax
 from tandem.jax._optimizer import Optimizer
-from tandem.jax._optimizers import (adafactor, adagrad, adam, adamw, ademamix, lamb,
-                                   lion, rmsprop, sgd)
+from tandem.jax._optimizers import (adadelta, adafactor, adagrad, adam, adamax, adamw, adan,
+                                   ademamix, came, lamb, lion, radam, rmsprop, rprop, sgd)
 from tandem.jax._state import State
 
-__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "ademamix", "as_optax",
-           "convert_state", "lamb", "lion", "nn", "rmsprop", "sgd"]
+__all__ = ["Optimizer", "State", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw",
+           "adan", "ademamix", "as_optax", "came", "convert_state", "lamb", "lion", "nn", "radam",
+           "rmsprop", "rprop", "sgd"]

@@ -29,7 +29,7 @@ def _documented(function):
 @_documented
 def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "inside",
           eps_inside_root: bool = False, max_norm=None, stores_ratio: bool = False,
-          **options) -> Optimizer:
+          cautious: bool = False, **options) -> Optimizer:
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
@@ -42,9 +42,12 @@ def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "ins
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need; only for decay
             "inside" without max_norm.
+        cautious: whether only elements move whose momentum agrees with the gradient in its sign, and
+            the others of a leaf farther instead (Liang et al. 2024); only for decay "before" without
+            max_norm.
     """
     graph = _graphs.adamw(decay, eps_inside_root, max_norm, stores_ratio,
-                          "tandem.jax.Optimizer")
+                          "tandem.jax.Optimizer", cautious)
     return Optimizer(graph, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                      max_norm=max_norm, **options)
 
@@ -89,9 +92,135 @@ def ademamix(lr=None, betas=None, alpha=None, eps=None, weight_decay=None, **opt
 
 
 @_documented
-def lion(lr=None, betas=None, weight_decay=None, **options) -> Optimizer:
-    """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
-    return Optimizer("lion", lr=lr, betas=betas, weight_decay=weight_decay, **options)
+def lion(lr=None, betas=None, weight_decay=None, *, cautious: bool = False,
+         **options) -> Optimizer:
+    """Lion (Chen et al. 2023), the sign of an interpolated momentum.
+
+    Args:
+        cautious: whether only elements move whose sign is that of the gradient, and the others of a
+            leaf farther instead (Liang et al. 2024). Decay is then before the update.
+    """
+    return Optimizer("lion_cautious" if cautious else "lion", lr=lr, betas=betas,
+                     weight_decay=weight_decay, **options)
+
+
+@_documented
+def adadelta(lr=None, rho=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """Adadelta (Zeiler 2012), with weight decay added to the gradient."""
+    return Optimizer("adadelta", lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, **options)
+
+
+@_documented
+def adamax(lr=None, betas=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """Adamax (Kingma and Ba 2015), with weight decay added to the gradient."""
+    return Optimizer("adamax", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+
+@_documented
+def rprop(lr=None, etas=None, step_sizes=None, **options) -> Optimizer:
+    """Rprop (Riedmiller and Braun 1993), for gradients of whole data sets.
+
+    Args:
+        lr: the first step size of each element.
+        etas: the factors by which a step size shrinks and grows, (0.5, 1.2) by default.
+        step_sizes: the least and the largest step size, (1e-6, 50) by default.
+    """
+    return _Rprop("rprop", lr=lr, etas=etas, step_sizes=step_sizes, **options)
+
+
+class _Rprop(Optimizer):
+    """Rprop, some of whose hyperparameters are given as pairs."""
+
+    _PAIRS = {"etas": ("etaminus", "etaplus"), "step_sizes": ("least", "most")}
+
+    def _check_known(self) -> None:
+        super()._check_known()
+        shrink, grow, least, most = (self._hypers[name] for name in
+                                     ("etaminus", "etaplus", "least", "most"))
+        if not callable(shrink) and not callable(grow) and not 0 < shrink < 1 < grow:
+            raise ValueError(f"etas are {(shrink, grow)}; the first must be above 0 and below 1, "
+                             "and the second above 1")
+        if not callable(least) and not callable(most) and not 0 < least <= most:
+            raise ValueError(f"step_sizes are {(least, most)}; they must be above 0, and the second "
+                             "at least the first")
+
+
+@_documented
+def adan(lr=None, betas=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """Adan (Xie et al. 2024), with Nesterov's momentum of differences of gradients.
+
+    Args:
+        betas: the decays of the gradients', their differences' and the second moment.
+    """
+    return _Adan("adan", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+
+class _Adan(Optimizer):
+    """Adan, whose first step has no previous gradient."""
+
+    def _named(self, hypers: Mapping) -> dict:
+        return _without_own(super()._named(hypers), ("difference",), "the step")
+
+    def _scalar(self, name: str, numbers: Mapping[str, Scalar], step: jax.Array,
+                type: str) -> Scalar:
+        if name == "difference":
+            return jnp.where(step > 1, jnp.float32(1), jnp.float32(0))
+        return super()._scalar(name, numbers, step, type)
+
+
+def _without_own(given: Mapping, names: tuple[str, ...], source: str) -> dict:
+    """Refuses hyperparameters that an optimizer computes from others."""
+    if taken := sorted(set(names) & set(given)):
+        raise TypeError(f"{taken[0]} follows from {source}; leave it out")
+    return dict(given)
+
+
+@_documented
+def radam(lr=None, betas=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """RAdam (Liu et al. 2020), with weight decay added to the gradient. The rectification is
+    computed in f32."""
+    return _RAdam("radam", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+
+class _RAdam(Optimizer):
+    """RAdam, whose steps are adaptive and rectified as their number says (Algorithm 2)."""
+
+    def _named(self, hypers: Mapping) -> dict:
+        return _without_own(super()._named(hypers), ("adaptive", "scale"), "beta2 and the step")
+
+    def _scalar(self, name: str, numbers: Mapping[str, Scalar], step: jax.Array,
+                type: str) -> Scalar:
+        if name not in ("adaptive", "scale"):
+            return super()._scalar(name, numbers, step, type)
+        beta2, count = jnp.float32(numbers["beta2"]), step.astype(jnp.float32)
+        # 1 - beta2^t loses less than beta2^t in f32.
+        rest = -jnp.expm1(count * jnp.log(beta2))
+        most = 2 / (1 - beta2) - 1
+        length = most - 2 * count * (1 - rest) / rest
+        is_adaptive = length > 5
+        if name == "adaptive":
+            return jnp.where(is_adaptive, jnp.float32(1), jnp.float32(0))
+        safe = jnp.where(is_adaptive, length, most)
+        ratio = (safe - 4) * (safe - 2) * most / ((most - 4) * (most - 2) * safe)
+        return jnp.where(is_adaptive, jnp.sqrt(ratio * rest), jnp.float32(1))
+
+
+@_documented
+def came(lr=None, eps=None, clip_threshold=None, betas=None, weight_decay=None,
+         **options) -> Optimizer:
+    """CAME (Luo et al. 2023): Adafactor's update, whose momentum is divided by the root of its
+    instability. Leaves with more than two dimensions are refused.
+
+    Args:
+        eps: a pair of numbers that are added to the squared gradient and to the instability.
+        clip_threshold: the maximum root mean square of updates.
+        betas: the decays of the momentum, the second moment and the instability.
+    """
+    if options.get("metrics"):
+        raise ValueError("came has no metrics, as kernels of matrices have none; leave "
+                         "metrics=True out")
+    return Optimizer("came", vectors="came_vector", lr=lr, eps=eps, clip_threshold=clip_threshold,
+                     betas=betas, weight_decay=weight_decay, **options)
 
 
 @_documented

@@ -26,8 +26,11 @@ SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
 RATE = np.float32(1e-3)
 OPTIMIZERS = {
     "adam": {}, "ademamix": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
-    "rmsprop": {}, "adagrad": {},
+    "rmsprop": {}, "adagrad": {}, "adadelta": {}, "adamax": {}, "adan": {}, "rprop": {},
 }
+#: Optimizers and their names in PyTorch, where these differ by more than a capital.
+NAMES = {"adamw": "AdamW", "ademamix": "AdEMAMix", "lamb": "LAMB", "sgd": "SGD",
+         "rmsprop": "RMSprop", "radam": "RAdam", "came": "CAME"}
 every_strategy = pytest.mark.parametrize("strategy", tandem.strategies())
 
 
@@ -98,10 +101,7 @@ def compared(strategy, name, shapes, bound, dtype=None, seeds=range(2, 5), **opt
     options |= OPTIMIZERS.get(name, {})
     optimizer = make(strategy, name, min_8bit_size=bound, **options)
     params = arrays(shapes, dtype or dtype_of(optimizer))
-    kind = {"adamw": "AdamW", "ademamix": "AdEMAMix", "lamb": "LAMB", "sgd": "SGD",
-            "rmsprop": "RMSprop"}.get(
-        name, name.capitalize())
-    theirs = getattr(tandem.torch, kind)(
+    theirs = getattr(tandem.torch, NAMES.get(name, name.capitalize()))(
         [torch.nn.Parameter(to_torch(x)) for x in params], lr=float(RATE), seed=7,
         strategy=strategy, min_8bit_size=bound, **options)
     torch_steps(theirs, range(2))
@@ -128,6 +128,47 @@ def test_pytorch(strategy, bound):
 @pytest.mark.parametrize("strategy", ("collage-plus", "coat-fp32", "fp8-collage-plus"))
 def test_pytorch_optimizers(name, strategy):
     compared(strategy, name, SHAPES, 1000)
+
+
+@pytest.mark.parametrize("name, options", (
+    ("adamw", {"decay": "before", "cautious": True}), ("lion", {"cautious": True})))
+def test_cautious_masks(name, options):
+    compared("flash-f16", name, SHAPES, 1000, **options)
+
+
+def test_came():
+    compared("dither-mulaw", "came", [(24, 80), (150,), (1, 300)], 1000)
+
+
+def test_radam_is_near_pytorchs():
+    """The rectification is computed in f32."""
+    torch = pytest.importorskip("torch")
+    params = arrays([(24, 80), (150,)], jnp.float32)
+    theirs = [torch.nn.Parameter(to_torch(x)) for x in params]
+    peer = torch.optim.RAdam(theirs, lr=1e-2, betas=(0.9, 0.95))
+    optimizer = tandem.jax.radam(lr=1e-2, betas=(0.9, 0.95), strategy="fp32")
+    state = optimizer.init(params)
+    for seed in range(9):
+        grads = gradients(params, seed)
+        for param, grad in zip(theirs, grads):
+            param.grad = to_torch(grad)
+        peer.step()
+        params, state = jax.jit(optimizer.step)(grads, state, params)
+    for x, param in zip(params, theirs):
+        np.testing.assert_allclose(np.array(x), param.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("make, error, message", (
+    (lambda: tandem.jax.rprop(etas=(1.0, 0.5)), ValueError, r"etas are \(1.0, 0.5\); the first"),
+    (lambda: tandem.jax.rprop(step_sizes=(1.0, 0.5)), ValueError, "step_sizes are"),
+    (lambda: tandem.jax.adan(difference=1.0), TypeError, "difference follows from the step"),
+    (lambda: tandem.jax.radam(scale=1.0), TypeError, "scale follows from beta2 and the step"),
+    (lambda: tandem.jax.came(metrics=True), ValueError, "came has no metrics"),
+    (lambda: tandem.jax.adamw(cautious=True), ValueError, "cautious needs decay='before'"),
+))
+def test_refusals(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
 
 
 def test_adafactor():

@@ -29,7 +29,7 @@ PLAIN = ("fp32", "coat-fp32", "bf16", "bf16-stochastic", "bf16-dither", "fp32-op
 WIDE = ("adam8bit", "flash", "fp8-lm", "collage-plus")
 #: Optimizers whose last operation is an addition to the weight.
 ADDING = {"adamw": {}, "adam": {}, "ademamix": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
-          "rmsprop": {}, "adagrad": {}}
+          "rmsprop": {}, "adagrad": {}, "adadelta": {}, "adamax": {}, "radam": {}}
 
 
 def weights(dtype, seed=0):
