@@ -128,8 +128,8 @@ def long_wide(results: dict) -> str:
     cells, done = Cells(result), result["cells"] if result else {}
     costs = listed([f"{excess(cells, name, 'fp32'):+.3f} (`{name}`)"
                     for name in STUDIES["long-wide"].variants if name in done and name != "fp32"])
-    return ("**Long runs of a model of 0.8 million parameters:** with the same data these end so "
-            f"many nats above f32's {cells.mean('fp32', loss):.3f}: {costs}.")
+    return ("**Long runs of a model of 0.8 million parameters:** after "
+            f"{STUDIES['long-wide'].full.steps:,} steps with the same data these end so many nats above f32's {cells.mean('fp32', loss):.3f}: {costs}.")
 
 
 def excess(cells: Cells, name: str, reference: str) -> float:

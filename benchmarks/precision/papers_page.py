@@ -130,7 +130,7 @@ NOTES = {
     "Batches come from a window of a tenth of the text, which moves over the text once, so that the data change. "
     "beta2 is 0.999, gradients are not clipped, and the rate falls to a hundredth. Models compute in f32 from the weights "
     "that a strategy gives them; *coat* stores their activations in 8 bits.",
-    "long-wide": "The setting is that of the study before this one. The model has four layers and is 128 wide.",
+    "long-wide": "The setting is that of the study before this one, but the model has four layers and is 128 wide, and takes half of the steps.",
     "coat": "Under *COAT* the strategy is `coat`, activations are stored as the recipe `coat-fp8` says, under which norms and "
     "activations write the codes that the next layer reads, and products are of 8-bit floats. *bf16* has f32 master weights and "
     "states, and the model computes in bf16. *As published* is the strategy `coat-published`, with nearest rounding and bf16 "

@@ -235,8 +235,8 @@ STUDIES = {
         "none; reports of users", "20,000 steps with changing data", measures.long, LONG,
         Scale(20_000, 3, (2e-3,), SMALL), Scale(100, 1, (2e-3,), SMALL), DRIFTING),
     "long-wide": Study(
-        "none; reports of users", "The same with 0.8 million parameters", measures.long,
-        LONG_WIDE, Scale(20_000, 3, (2e-3,), WIDE), Scale(20, 1, (2e-3,), TOY), DRIFTING,
+        "none; reports of users", "10,000 steps with 0.8 million parameters", measures.long,
+        LONG_WIDE, Scale(10_000, 3, (2e-3,), WIDE), Scale(20, 1, (2e-3,), TOY), DRIFTING,
         later=("dither-softsign-root", "bf16-dither")),
     "coat": Study(
         "figure 5", "The whole of COAT", trained.coat, COAT, Scale(20_000, 3),
