@@ -27,8 +27,7 @@ COUNTED = {
     "not run yet": ("not run",), "needs a GPU": ("gpu",), "needs a large model": ("large",)}
 
 LEGEND = """The tables of Collage, FP8-LM and COAT have a row for each result, whose numbers are those of other pages, or of the studies below. Besides the verdicts
-above there are these. *Exact* numbers are counts or follow from formulas, so that they have no error. A result of *one run* is undecided, and the table
-says whether this run agrees with the paper. The others *need a GPU* or *a large model*, or have *not* been *run yet*,
+above there are these. *Exact* numbers are counts or follow from formulas, so that they have no error. The others *need a GPU* or *a large model*, or have *not* been *run yet*,
 although a CPU could run them. If a margin is stated at several learning rates, it is the narrowest.
 """
 

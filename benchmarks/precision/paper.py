@@ -58,6 +58,6 @@ RUNS = {
     "fp8-lm-head": ("GPT-2 124M", "120,000", "1"),
     "coat": ("OLMo-1B", "not stated, of 4 million tokens", "1"),
     "collage": ("GPT-125M (table 6), BERT-base (figures)", "not stated; 28,125", "1"),
-    "fp8-collage": ("none", "none", "none"),
+    "fp8-lm-long": ("GPT-7B to GPT-175B", "not stated", "1"),
     "fp8-lm": ("GPT-125M (table 6), GPT-7B to GPT-175B (figure 4)", "not stated", "1"),
 }

@@ -256,6 +256,7 @@ PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "divergence": steps
          "recovery": steps, "remedies": steps, "few-bits": steps, "rates": rates, "size": steps,
          "spikes": seeds, "seeds": seeds, "landscape": landscape, "fp8-lm-head": losses,
          "long": losses, "long-wide": losses, "coat": losses, "collage": collage, "fp8-collage": losses, "fp8-lm": losses_below,
+         "fp8-lm-long": losses,
          "published": losses}
 
 

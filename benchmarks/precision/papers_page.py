@@ -149,6 +149,7 @@ NOTES = {
     "fp8-lm": "*#0* to *#4* are rows of table 6. All states are in a row's types, and in *#2* to *#4* all rounding is to nearest. "
     "Products of *#2* to *#4* and of the levels are of 8-bit floats, and inputs are stored as the recipe `te-current` says. *O1* "
     "to *O3* are `tandem.torch.fp8_lm`, whose weights and moments are dithered. Gradients are not clipped.",
+    "fp8-lm-long": "The settings are those of the study before this one.",
     "published": "Each variant differs from the library's strategy before it in what its name says; *published* has all of the "
     "paper's choices. Data and schedule are those of the study with changing data, which has more steps. The model computes in "
     "f32 from the weights that a strategy gives it.",

@@ -265,4 +265,5 @@ TABLES = {"exponents": exponent_rows, "sharpness": sharpness_rows, "divergence":
           "landscape": landscape_rows, "fp8-lm-head": loss_rows, "long": long_rows, "long-wide": long_rows,
           "coat": loss_rows, "memory": memory_rows, "collage": collage_rows,
           "fp8-collage": loss_rows, "fp8-lm": loss_rows,
+          "fp8-lm-long": loss_rows,
           "published": long_rows}

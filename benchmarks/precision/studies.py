@@ -167,6 +167,7 @@ LEVELS = {
     "O2": {"level": "O2"},
     "O3, two ranks": {"level": "O3", "ranks": 2},
 }
+LEVELS_LONG = {name: LEVELS[name] for name in ("bf16 (#1)", "O1", "O2", "O3, two ranks")}
 #: The whole of COAT: optimizer, stored activations, FP8 products, and codes between layers.
 FLOW = {"recipe": "coat-fp8", "products": "fp8"}
 COAT = {
@@ -254,6 +255,10 @@ STUDIES = {
     "fp8-lm": Study(
         "table 6, figures 4 and 8", "FP8-LM's levels, and its table 6 as published",
         trained.fp8_lm, LEVELS, Scale(1500, 3), Scale(20, 1, shape=SMALL), {"clip": None},
+        later=("O3, two ranks",), paper="FP8-LM"),
+    "fp8-lm-long": Study(
+        "figure 4", "FP8-LM's levels after 20,000 steps", trained.fp8_lm, LEVELS_LONG,
+        Scale(20_000, 3), Scale(20, 1, shape=SMALL), {"clip": None},
         later=("O3, two ranks",), paper="FP8-LM"),
     "published": Study(
         "none; the library's departures from papers", "Strategies as published",

@@ -94,7 +94,7 @@ def test_missing_results_are_not_run():
     names = ("quality_64k", "live_bytes", "cpu_step", "moments", "activations", "gradient_sum",
              "distributed/bytes", "distributed/noise", "distributed/parallel_bytes",
              "distributed/zero_balance", "activations_scales", "precision/coat", "precision/collage",
-             "precision/fp8-lm", "precision/memory", "precision/published")
+             "precision/fp8-lm", "precision/fp8-lm-long", "precision/memory", "precision/published")
     nothing = Results(dict.fromkeys(names))
     known = ("`papers_page.py`", "`tandem-opt -tandem-print-saves`")
     for _, each in ROWS:
@@ -294,7 +294,7 @@ def test_seeds_of_rows_of_studies():
     for by_lr in found["cells"].values():
         del by_lr["0.004"]["2"]
     assert row("FP8-LM", "The losses of FP8").found(
-        Results({"precision/fp8-lm": found})).outcome == "few"
+        Results({"precision/fp8-lm-long": found})).outcome == "few"
 
 
 #===----------------------------------------------------------------------===#
