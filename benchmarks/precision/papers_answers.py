@@ -129,7 +129,8 @@ def long_wide(results: dict) -> str:
     costs = listed([f"{excess(cells, name, 'fp32'):+.3f} (`{name}`)"
                     for name in STUDIES["long-wide"].variants if name in done and name != "fp32"])
     return ("**Long runs of a model of 0.8 million parameters:** after "
-            f"{STUDIES['long-wide'].full.steps:,} steps with the same data these end so many nats above f32's {cells.mean('fp32', loss):.3f}: {costs}.")
+            f"{STUDIES['long-wide'].full.steps:,} steps with the same data f32 ends at a loss of "
+            f"{cells.mean('fp32', loss):.3f}, and these end that many nats above it: {costs}.")
 
 
 def excess(cells: Cells, name: str, reference: str) -> float:

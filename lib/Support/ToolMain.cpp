@@ -13,9 +13,11 @@
 
 #include "tandem/Support/ToolMain.h"
 #include "tandem/Support/PendingFile.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
@@ -70,6 +72,21 @@ static std::string getTemporaryPath(StringRef path) {
   sys::path::append(name, ".tandem-" + Twine(sys::Process::getProcessId()) +
                               "-" + sys::path::filename(path));
   return std::string(name);
+}
+
+/// Returns whether LLVM gives an option to every tool. Their categories have no
+/// public names.
+static bool isOfAllTools(const cl::Option &option) {
+  return any_of(option.Categories, [](const cl::OptionCategory *category) {
+    return category->getName() == "Generic Options" ||
+           category->getName() == "Color Options";
+  });
+}
+
+void tandem::hideLibraryOptions() {
+  for (auto &entry : cl::getRegisteredOptions())
+    if (!isOfAllTools(*entry.second))
+      entry.second->setHiddenFlag(cl::Hidden);
 }
 
 int tandem::runTool(int argc, char **argv,

@@ -17,13 +17,34 @@
 #include "tandem/InitAllPasses.h"
 #include "tandem/Support/ToolMain.h"
 #include "tandem/Support/ToolVersion.h"
+#include "llvm/Support/CommandLine.h"
+
+static llvm::cl::extrahelp examples(R"(
+EXAMPLES:
+
+  Rewrite a graph into a kernel under a strategy of the library:
+    tandem-opt graph.mlir -tandem-to-kernel=strategy=dither-mulaw
+
+  Continue to code for an NVIDIA GPU, and print the IR after each pass:
+    tandem-opt graph.mlir -tandem-to-kernel=strategy=bf16 -tandem-to-nvvm \
+      --mlir-print-ir-after-all
+
+  Run one pass of a pipeline on the result of those before it:
+    tandem-opt kernel.mlir -tandem-split-phases
+
+  --help-hidden also lists the options of LLVM's libraries.
+)");
 
 TANDEM_MAIN(int argc, char **argv) {
   tandem::setToolVersion();
+  tandem::hideLibraryOptions();
   mlir::DialectRegistry registry;
   tandem::registerAllDialects(registry);
   tandem::registerAllPasses();
   return tandem::runTool(argc, argv, [&](int argc, char **argv) {
-    return mlir::MlirOptMain(argc, argv, "Tandem optimizer driver\n", registry);
+    return mlir::MlirOptMain(argc, argv,
+                             "Rewrite optimizer graphs and layers into fused "
+                             "kernels, pass by pass\n",
+                             registry);
   });
 }

@@ -27,6 +27,11 @@
 
 namespace tandem {
 
+/// Leaves the options that exist so far to `--help-hidden`, except those of all
+/// tools, such as `--version`. Before a tool registers its own options, these
+/// are the options of LLVM's libraries: several hundreds, of all back ends.
+void hideLibraryOptions();
+
 /// Calls the main function of a tool with an option `-o FILE`, and returns the
 /// exit status. The file appears complete or not at all: if the tool fails, the
 /// previous file stays, even if it is the tool's input. (MLIR's own main
