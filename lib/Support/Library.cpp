@@ -60,3 +60,40 @@ std::string tandem::listNames(ArrayRef<LibraryFile> files) {
       map_range(files, [](const LibraryFile &file) { return file.name; }),
       ", ");
 }
+
+std::string tandem::suggestName(StringRef name, ArrayRef<LibraryFile> files) {
+  unsigned most = std::max<unsigned>(1, name.size() / 3);
+  const LibraryFile *found = nullptr;
+  for (const LibraryFile &file : files) {
+    unsigned distance = name.edit_distance_insensitive(
+        file.name, /*AllowReplacements=*/true, most);
+    if (distance > most)
+      continue;
+    most = distance - (distance > 0);
+    found = &file;
+  }
+  return found ? (" (did you mean '" + found->name + "'?)").str() : "";
+}
+
+/// Returns the length of the first sentence. A full stop before a small letter
+/// or a digit belongs to an abbreviation.
+static size_t getSentenceLength(StringRef text) {
+  for (size_t at = text.find(". "); at != StringRef::npos;
+       at = text.find(". ", at + 1))
+    if (isUpper(text[at + 2]))
+      return at + 1;
+  return text.size();
+}
+
+std::string tandem::summarize(const LibraryFile &file) {
+  std::string comment;
+  SmallVector<StringRef> lines;
+  file.text.split(lines, '\n');
+  for (StringRef line : lines) {
+    if (line.consume_front("//"))
+      comment += (comment.empty() ? "" : " ") + line.trim().str();
+    else if (!comment.empty())
+      break;
+  }
+  return comment.substr(0, getSentenceLength(comment));
+}

@@ -12,12 +12,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Support/Library.h"
 #include "tandem/Support/ToolMain.h"
 #include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/WithColor.h"
 
@@ -30,7 +32,7 @@ namespace {
 struct Options {
   cl::OptionCategory category{"tandem-run options"};
   cl::opt<std::string> graph{
-      cl::Positional, cl::Required, cl::cat(category),
+      cl::Positional, cl::cat(category),
       cl::desc("<graph name, .mlir file or .tdm package>")};
   cl::opt<std::string> strategy{
       "strategy", cl::cat(category),
@@ -92,6 +94,20 @@ struct Options {
   cl::opt<bool> signatureOnly{
       "print-signature", cl::cat(category),
       cl::desc("Print the arrays and scalars that a run takes, and stop")};
+  cl::opt<bool> listGraphs{"list-graphs", cl::cat(category),
+                           cl::desc("Print the library's graphs, and stop")};
+  cl::opt<bool> listLayers{"list-layers", cl::cat(category),
+                           cl::desc("Print the library's layers, and stop")};
+  cl::opt<bool> listStrategies{
+      "list-strategies", cl::cat(category),
+      cl::desc("Print the library's strategies for graphs, and stop")};
+  cl::opt<bool> listRecipes{
+      "list-recipes", cl::cat(category),
+      cl::desc("Print the library's strategies for layers, and stop")};
+
+  /// Prints the parts of the library that the options name, and returns whether
+  /// there are any.
+  bool printLists(llvm::raw_ostream &os) const;
 
   llvm::Expected<std::unique_ptr<CompiledKernel>> getKernel() const;
   CompileOptions getCompileOptions() const;
@@ -169,7 +185,29 @@ llvm::Expected<RunOptions> Options::getRunOptions() const {
   return result;
 }
 
+bool Options::printLists(llvm::raw_ostream &os) const {
+  llvm::SmallVector<llvm::ArrayRef<LibraryFile>> wanted;
+  if (listGraphs)
+    wanted.push_back(getBuiltinGraphs());
+  if (listLayers)
+    wanted.push_back(getBuiltinLayers());
+  if (listStrategies)
+    wanted.push_back(getBuiltinStrategies());
+  if (listRecipes)
+    wanted.push_back(getBuiltinRecipes());
+  for (llvm::ArrayRef<LibraryFile> files : wanted)
+    for (const LibraryFile &file : files)
+      os << llvm::left_justify(file.name, 24) << " " << summarize(file) << "\n";
+  return !wanted.empty();
+}
+
 static llvm::Error runTool(const Options &options) {
+  if (options.printLists(llvm::outs()))
+    return llvm::Error::success();
+  if (options.graph.empty())
+    return llvm::createStringError(
+        "there is no graph to run; give the name of one that --list-graphs "
+        "prints, an .mlir file or a .tdm package");
   auto kernel = options.getKernel();
   if (!kernel)
     return kernel.takeError();

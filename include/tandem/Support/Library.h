@@ -52,6 +52,14 @@ findInLibrary(llvm::StringRef name, llvm::ArrayRef<std::string> directories,
 /// Returns the names of all built-in files, for diagnostics: "a, b, c".
 std::string listNames(llvm::ArrayRef<LibraryFile> files);
 
+/// Returns the built-in file whose name is most like one that does not exist,
+/// for diagnostics: " (did you mean 'a'?)". It is empty if none is alike.
+std::string suggestName(llvm::StringRef name,
+                        llvm::ArrayRef<LibraryFile> files);
+
+/// Returns the first sentence of the comment at the top of a file.
+std::string summarize(const LibraryFile &file);
+
 } // namespace tandem
 
 #endif // TANDEM_SUPPORT_LIBRARY_H

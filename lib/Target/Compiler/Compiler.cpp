@@ -44,10 +44,14 @@ llvm::Expected<std::string> tandem::loadGraph(StringRef graph) {
   for (ArrayRef<LibraryFile> files : {getBuiltinGraphs(), getBuiltinLayers()})
     if (auto text = findInLibrary(graph, {}, files))
       return text->text;
+  std::string suggestion = suggestName(graph, getBuiltinGraphs());
+  if (suggestion.empty())
+    suggestion = suggestName(graph, getBuiltinLayers());
   return ErrorBuilder(TandemErrorGraph)
          << "unknown graph '" << Named{TDM_MESSAGE_GRAPH, graph}
-         << "'; built-in ones are " + listNames(getBuiltinGraphs()) +
-                " and, of layers, " + listNames(getBuiltinLayers()) +
+         << "'" + suggestion + "; built-in ones are " +
+                listNames(getBuiltinGraphs()) + " and, of layers, " +
+                listNames(getBuiltinLayers()) +
                 "; or give the path of an .mlir file, or MLIR text";
 }
 

@@ -7,7 +7,7 @@
 // RUN: not tandem-run sgd --strategy=unreadable --strategy-path=%S/Inputs/strategies 2>&1 | FileCheck %s -check-prefix=UNREADABLE
 
 // NONE: error: no strategy given; built-in ones are {{.*}}bf16, {{.*}}collage-plus, {{.*}}remainder
-// UNKNOWN: error: unknown strategy 'bf17'; built-in ones are {{.*}}bf16, {{.*}}remainder{{.*}}; others are files <name>.mlir on the search path, or defined in the module
+// UNKNOWN: error: unknown strategy 'bf17' (did you mean 'bf16'?); built-in ones are {{.*}}bf16, {{.*}}remainder{{.*}}; others are files <name>.mlir on the search path, or defined in the module
 // The pass does not read files.
 // PATH: no such option path
 // MISNAMED: strategies{{.}}misnamed.mlir:1:1: error: the file of strategy 'misnamed' does not define tandem.strategy @"misnamed"
@@ -17,7 +17,7 @@
 // UNREADABLE-NOT: failed to parse
 // UNREADABLE-NOT: does not define
 
-// TOOL: error: unknown strategy 'bf17'; built-in ones are
+// TOOL: error: unknown strategy 'bf17' (did you mean 'bf16'?); built-in ones are
 func.func @update(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
   return %p : tensor<?xf32>
 }

@@ -58,7 +58,8 @@ static FailureOr<LibraryText> findText(MLIRContext *context,
     return *text;
   }
   return error() << "unknown " << section.what << " '"
-                 << Named{TDM_MESSAGE_STRATEGY, name} << "'; built-in ones are "
+                 << Named{TDM_MESSAGE_STRATEGY, name} << "'"
+                 << suggestName(name, section.files) << "; built-in ones are "
                  << listNames(section.files)
                  << "; others are files <name>.mlir on the search path, or "
                     "defined in the module";

@@ -300,7 +300,7 @@ def test_states_of_strategies_that_the_library_lost(name):
     other.load_state_dict(new)
     train(other, [2])
     assert all(p.isfinite().all() for p in params_of(other))
-    with pytest.raises(ValueError, match=f"unknown strategy '{name}'; built-in ones are"):
+    with pytest.raises(ValueError, match=f"unknown strategy .{name}..*; built-in ones are"):
         tt.AdamW(weights_of(weights), strategy=name)
 
 
