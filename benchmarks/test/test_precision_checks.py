@@ -234,6 +234,13 @@ BOTH_WAYS = {
                    long_losses(1.5, **{"collage-plus": 1.2})),
     "long-recommended": (long_losses(1.5, **{"fp32, coat": 1.1}),
                          long_losses(1.5, **{"fp32, coat": 1.2})),
+    "long-wide-plateau": (long_losses(1.5), long_losses(1.0)),
+    "long-wide-heals": (long_losses(1.5, **{"flash-f16": 1.1}),
+                        long_losses(1.5, **{"flash-f16": 1.2})),
+    "fp8-collage": pair("plus, in E4M3 without limits", "plus, in f32", cell(2.1), cell()),
+    "fp8-collage-ends": (
+        result({"D": cell(), "light, in f32": cell(2.01), "plus, in f32": cell()}),
+        result({"D": cell(), "light, in f32": cell(), "plus, in f32": cell(2.1)})),
     **{name: pair(paper, ours, cell(2.1), cell()) for name, paper, ours in (
         ("published-coat", "coat-published", "coat"),
         ("published-coat-nearest", "coat-nearest", "coat"),

@@ -29,7 +29,9 @@ func.func @mars(
   %i2 = arith.divf %one, %d2 : f64
   %nlr = arith.negf %lr : f64
   %odds = arith.divf %beta1, %omb1 : f64
-  %weight = arith.mulf %gamma, %odds : f64
+  %share = arith.mulf %gamma, %odds : f64
+  %more = arith.addf %one, %share : f64
+  %less = arith.negf %share : f64
   %b1 = arith.truncf %beta1 : f64 to f32
   %c1 = arith.truncf %omb1 : f64 to f32
   %b2 = arith.truncf %beta2 : f64 to f32
@@ -39,7 +41,8 @@ func.func @mars(
   %e = arith.truncf %eps : f64 to f32
   %neg_lr = arith.truncf %nlr : f64 to f32
   %wd = arith.truncf %weight_decay : f64 to f32
-  %k = arith.truncf %weight : f64 to f32
+  %now = arith.truncf %more : f64 to f32
+  %then = arith.truncf %less : f64 to f32
   %most = arith.truncf %limit : f64 to f32
   %zero = arith.constant dense<0.0> : tensor<f32>
   %unit = arith.constant 1.0 : f32
@@ -52,9 +55,9 @@ func.func @mars(
       ins(%grad, %last_grad : tensor<?xf32>, tensor<?xf32>)
       outs(%empty : tensor<?xf32>) {
   ^bb0(%g: f32, %before: f32, %out: f32):
-    %difference = arith.subf %g, %before : f32
-    %share = arith.mulf %k, %difference : f32
-    %c = arith.addf %g, %share : f32
+    %g_part = arith.mulf %now, %g : f32
+    %before_part = arith.mulf %then, %before : f32
+    %c = arith.addf %g_part, %before_part : f32
     linalg.yield %c : f32
   } -> tensor<?xf32>
   %square = arith.mulf %corrected, %corrected : tensor<?xf32>

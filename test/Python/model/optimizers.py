@@ -410,8 +410,8 @@ def _adadelta(k, h, t):
 
 def _mars(k, h, t):
     g = k.read("grad")
-    weight = h.gamma * (h.beta1 / (1.0 - h.beta1))
-    c = k.add(g, k.mul(k.sub(g, k.read("last_grad")), weight))
+    share = h.gamma * (h.beta1 / (1.0 - h.beta1))
+    c = k.add(k.mul(g, 1.0 + share), k.mul(k.read("last_grad"), -share))
     norm, limit = np.sqrt(k.sum(k.mul(c, c))), np.float32(h.limit)
     c = k.mul(c, limit / norm if norm > limit else np.float32(1))
     _descend(k, h, _with_decay(k, h, _adam_direction(k, h, t, c)))

@@ -228,7 +228,8 @@ def adadelta_listing(f, g, th, s, h, t):
 
 
 def mars_listing(f, g, th, s, h, t):
-    c = g + f(h["gamma"] * (h["beta1"] / (1 - h["beta1"]))) * (g - s["last_grad"])
+    share = h["gamma"] * (h["beta1"] / (1 - h["beta1"]))
+    c = f(1 + share) * g + f(-share) * s["last_grad"]
     norm, limit = np.sqrt(listed_sum(c * c)), f(h["limit"])
     c = c * (limit / norm if norm > limit else f(1))
     return adam_listing(f, c, th, s, h, t) | {"last_grad": g}

@@ -52,7 +52,7 @@ _VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector"}
 _COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",)}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
-_UNCOUNTED = ("adadelta", "lion", "lion_cautious", "muon", "rprop", "sgd", "sgd_momentum",
+_UNCOUNTED = ("adadelta", "came", "came_vector", "lion", "lion_cautious", "muon", "rprop", "sgd", "sgd_momentum",
               "sgd_nesterov", "rmsprop")
 #: The graphs that bitsandbytes has, for those that keep the same states.
 _BASES = {"adamw_clip": "adamw", "adamw_cautious": "adamw", "adamw_eps_inside_root": "adamw",
