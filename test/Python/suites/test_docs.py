@@ -8,6 +8,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import os
 import re
 import shutil
 import subprocess
@@ -98,6 +99,24 @@ def test_torch_python(page):
     names = {}
     for block in blocks(f"docs/{page}.md", "python"):
         exec(block, names)
+
+
+def test_tutorial(tmp_path, monkeypatch):
+    """Runs the blocks of docs/Tutorial.md in sequence, the Python ones first."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    graph, strategy = blocks("docs/Tutorial.md", "mlir")
+    (tmp_path / "signum.mlir").write_text(graph)
+    (tmp_path / "small.mlir").write_text(strategy)
+    names = {}
+    for block in blocks("docs/Tutorial.md", "python"):
+        exec(block, names)
+    monkeypatch.setenv("PATH", f"{ROOT}/build/bin:{os.environ['PATH']}")
+    for block in blocks("docs/Tutorial.md", "sh"):
+        printed = subprocess.run(["bash", "-ec", f"set -o pipefail\n{block}"],
+                                 capture_output=True, text=True, check=True).stdout
+        assert printed or ">" in block
+    assert ".visible .entry signum" in (tmp_path / "signum.ptx").read_text()
 
 
 def test_doctor_python(capsys):
