@@ -148,8 +148,8 @@ in time* stores the result in bf16, and a second kernel reads it twice. *Group S
 largest magnitude of each row, and the second kernel reads the result once. Tandem's layers are *one kernel*: they compute the
 result twice, first for its largest magnitude and then for its codes, and never store it in bf16; so they read their inputs
 twice. *Delayed* scales follow from earlier steps. The table has medians of nanoseconds an element, {rows} x {columns}, on one
-thread. One kernel is fastest where computing the result is cheap ({cheap}); where it is not ({dear}) Group Scaling is, on a
-CPU, whose time is that of exponentials rather than of memory.
+thread. Of the first three, one kernel is fastest where computing the result is cheap ({cheap}). Elsewhere ({dear}) a CPU takes
+longer to compute the result twice than to read it again.
 
 {times}
 
@@ -165,17 +165,18 @@ def scales(found: dict) -> str:
                        for shape in shapes)] for kind in kinds]
     medians = {f"{layer}, {isa}": {name: statistics.median(each) for name, each in row.items()}
                for layer, isas in found["times"].items() for isa, row in isas.items()}
-    fastest = {name: [layer for layer, isas in found["times"].items() if all(
-        min(row, key=row.get) == name for isa in isas
-        if (row := {each: ns for each, ns in medians[f"{layer}, {isa}"].items()
-                    if each != "delayed"}))] for name in ("one kernel", "Group Scaling")}
+    cheap = [layer for layer, isas in found["times"].items() if all(
+        medians[f"{layer}, {isa}"]["one kernel"] < min(
+            medians[f"{layer}, {isa}"][other] for other in ("just in time", "Group Scaling"))
+        for isa in isas)]
+    dear = [layer for layer in found["times"] if layer not in cheap]
     names = list(next(iter(medians.values())))
     return SCALES.format(
         width=f"{found['width']:,}", steps=found["steps"], seeds=len(by_seed),
         channels=found["channels"], tokens=found["tokens"], factor=found["factor"],
         rows=found["shape"][0], columns=found["shape"][1],
-        cheap=", ".join(f"`{name}`" for name in fastest["one kernel"]) or "neither layer here",
-        dear=", ".join(f"`{name}`" for name in fastest["Group Scaling"]) or "neither layer here",
+        cheap=", ".join(f"`{name}`" for name in cheap) or "neither layer here",
+        dear=", ".join(f"`{name}`" for name in dear) or "neither layer here",
         errors=table(["", *shapes], errors),
         times=table(["", *names], [[title, *(f"{row[name]:.2f}" for name in names)]
                                    for title, row in medians.items()]),

@@ -364,12 +364,15 @@ ROWS = (
     Row(("figure 4a",), "With as many elements in a scale, groups along a token have less error "
         "than blocks.", "a plot of BxB against 1xB^2", groups_or_blocks,
         command="`benchmarks/activations/scales.py`", size=wide_size,
-        remark="These are inputs of norms. [With outliers](Activations.md#groups-blocks-and-outliers) "
-        "in a few tokens groups are better, in a few channels blocks."),
+        remark="It holds for 16 and for 64 elements, and for 1,024 there is no difference. These are "
+        "inputs of norms. [Outliers](Activations.md#groups-blocks-and-outliers) in a few tokens "
+        "cost groups less, those in a few channels cost blocks less."),
     Row(("figure 4b",), "Group scaling, a maximum in two stages, takes less time than just-in-time "
         "scaling.", "a plot, without numbers", scaling_times,
         command="`benchmarks/activations/scales.py`", size=scaled_size,
-        remark="The first stage is fused into the layer, here RMSNorm or SwiGLU, on a CPU. "
+        remark="The first stage is fused into the layer. It holds for RMSNorm, and for SwiGLU only "
+        "with AVX-512: a CPU takes long for SwiGLU's exponentials, and as long for magnitudes as for "
+        "reading the result again. "
         "[Activations](Activations.md#when-the-largest-magnitude-is-found) has the times of other "
         "ways."),
     Row(("figure 5",), f"OLMo-1B's loss under COAT is bf16's (here: less than {ENDS_NATS:g} nats "
