@@ -116,7 +116,7 @@ def test_tutorial(tmp_path, monkeypatch):
         printed = subprocess.run(["bash", "-ec", f"set -o pipefail\n{block}"],
                                  capture_output=True, text=True, check=True).stdout
         assert printed or ">" in block
-    assert ".visible .entry signum" in (tmp_path / "signum.ptx").read_text()
+    assert ".visible .entry tandem_" in (tmp_path / "signum.ptx").read_text()
 
 
 def test_doctor_python(capsys):
