@@ -76,6 +76,26 @@ def test_loading_keeps_every_bit():
         assert np.array_equal(bits(loaded[name]), bits(state[name]))
 
 
+@pytest.mark.parametrize("strategy", ("fp32", "flash-f16", "coat", "collage-plus", "fp8-lm"))
+def test_a_strangers_state_dict_runs_no_code(strategy):
+    """State dicts have nothing that torch.load(weights_only=True) refuses (SECURITY.md)."""
+    def make():
+        return tt.AdamW(parameters([(64, 80), (7,)], dtype_of(strategy) if strategy != "fp8-lm"
+                                   else torch.float16), strategy=strategy, min_8bit_size=0)
+    optimizer, file = make(), io.BytesIO()
+    train(optimizer, range(2))
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    other = make()
+    with torch.no_grad():
+        for p, q in zip(params_of(other), params_of(optimizer)):
+            p.copy_(q)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    for one in (optimizer, other):
+        train(one, [2])
+    assert_same_bits(other, optimizer)
+
+
 def test_loading_copies():
     """If two optimizers shared a plane, each would update the other's state."""
     optimizer = make("collage-plus")
