@@ -43,7 +43,9 @@ def clear() -> None:
     _tandem.clear_cache()
 
 
-def _describe(state: CacheInfo) -> str:
+def describe() -> str:
+    """Returns where the cache is and how large, in one line."""
+    state = info()
     if not state.folder:
         return "there is no cache: TANDEM_CACHE_DIR is empty, or there is no home directory"
     off = "" if state.enabled else ", off in this environment (TANDEM_CACHE)"
@@ -64,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    print(_describe(info()))
+    print(describe())
     return 0
 
 

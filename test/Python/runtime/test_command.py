@@ -1,0 +1,80 @@
+#===- test_command.py - The command python -m tandem -----------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file tests what python -m tandem prints and writes.
+#
+#===----------------------------------------------------------------------===#
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import tandem
+from tandem.__main__ import main
+
+
+def printed(capsys, *arguments):
+    """Returns what a command prints, which must succeed."""
+    assert main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_shows_what_a_report_needs(capsys):
+    text = printed(capsys)
+    assert f"tandem {tandem.__version__}, " in text and "numpy " in text
+    assert "instructions x86-64" in text or "instructions aarch64" in text
+    assert f"{len(tandem.graphs())} graphs" in text and f"{len(tandem.strategies())} strat" in text
+    assert "cache of compiled code: " in text and "GPUs: " in text
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "tandem", "list", "recipes"],
+                          capture_output=True, text=True, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["recipes:", *(f"  {name}" for name in tandem.recipes())]
+
+
+def test_lists_all(capsys):
+    lines = printed(capsys, "list").split()
+    for names in (tandem.graphs(), tandem.layers(), tandem.strategies(), tandem.recipes()):
+        assert set(names) <= set(lines)
+
+
+def test_compiles_packages(capsys, tmp_path):
+    file = tmp_path / "two.tdm"
+    text = printed(capsys, "compile", "adamw", "--strategy", "flash-f16", "--strategy", "coat",
+                   "--targets", "x86-64", "sm_90", "-o", file)
+    assert "[2/2] adamw_coat: 10.0781 bytes" in text
+    assert f"wrote {file}, {file.stat().st_size:,} bytes" in text
+    kernel = tandem.load(file, "adamw_flash-f16", isa="x86-64")
+    assert kernel.bytes_per_parameter == 8.25
+    found = printed(capsys, "inspect", file, "--name", "adamw_coat")
+    assert found == printed(capsys, "inspect", "adamw", "--strategy", "coat")
+    assert "adamw: 10.0781 bytes a parameter, 1 launch a step" in found
+    assert "param: #tandem.master<bf16>" in found and "beta1 (0.9)" in found
+
+
+def test_uses_strategies_of_a_directory(capsys, tmp_path):
+    (tmp_path / "mine.mlir").write_text(
+        "tandem.strategy @mine compute(<f32, f32>) {\n"
+        "  tandem.assign param = #tandem.float<f32>\n"
+        "  tandem.assign grad = #tandem.float<bf16>\n}\n")
+    text = printed(capsys, "inspect", "sgd", "--strategy", "mine", "--path", tmp_path)
+    assert "sgd: 6 bytes a parameter" in text
+
+
+@pytest.mark.parametrize("arguments, message", (
+    (["list", "things"], "there is no list 'things'; there are graphs, layers"),
+    (["compile", "adamw", "--strategy", "coatt", "-o", "x.tdm"], "did you mean 'coat'?"),
+    (["inspect", "adamw"], "graph 'adamw' needs a strategy"),
+    (["inspect", "missing.tdm"], "missing.tdm"),
+))
+def test_errors(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
