@@ -146,6 +146,7 @@ def test_there_is_one_version():
     assert {
         find("pyproject.toml", r'^version = "(.*)"'),
         find("CMakeLists.txt", r"^project\(tandem VERSION (\S+)"),
+        find("CITATION.cff", r"^version: (.*)"),
         find("runtime/CMakeLists.txt", r"project\(TandemRuntime VERSION (\S+)"),
         find("CHANGELOG.md", r"^## ([\d.]+)"),
         ".".join(str(int(part, 16)) for part in re.findall("..", find(
