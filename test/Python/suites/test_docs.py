@@ -92,7 +92,7 @@ def test_numerics_python():
 
 
 @pytest.mark.parametrize("page", ("Torch", "Accumulation", "WeightAverage",
-                                  "WeightOperands", "Muon", "BeyondAdamW"))
+                                  "WeightOperands", "Muon", "BeyondAdamW", "Migration"))
 def test_torch_python(page):
     """Runs the examples of a page in sequence."""
     pytest.importorskip("torch")
