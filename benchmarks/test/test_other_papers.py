@@ -174,11 +174,11 @@ CHANGES = (
     ("COAT", "k is 1 to 3", "moments",
      in_all_seeds(lambda seed: seed["k"]["k"].update(second=[5, 7, 9])), "holds"),
     ("COAT", "With as many elements", "activations_scales",
-     lambda result: [each["as trained"].update({"4x4": 0.0}) for each in
-                     result["errors"].values()], "fails"),
+     lambda result: [each["as trained"].update({"1x1024": 0.02}) for each in
+                     result["errors"].values()], "holds"),
     ("COAT", "Group scaling, a maximum", "activations_scales",
-     lambda result: [row.update({"just in time": row["delayed"], "Group Scaling": row["just in time"]})
-                     for isas in result["times"].values() for row in isas.values()], "fails"),
+     lambda result: [row.update({"just in time": [2 * t for t in row["Group Scaling"]]})
+                     for isas in result["times"].values() for row in isas.values()], "holds"),
     ("COAT", "COAT saves 1.65", "activations",
      scale("layers", 3, "rows", "coat", "kept"), "fails"),
 )
