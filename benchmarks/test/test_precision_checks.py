@@ -237,6 +237,8 @@ BOTH_WAYS = {
     "long-wide-plateau": (long_losses(1.5), long_losses(1.0)),
     "long-wide-heals": (long_losses(1.5, **{"flash-f16": 1.1}),
                         long_losses(1.5, **{"flash-f16": 1.2})),
+    "long-wide-others": (long_losses(1.5, **{"bf16-dither": 1.1}),
+                         long_losses(1.5, **{"bf16-dither": 1.2})),
     "fp8-collage": pair("plus, in E4M3 without limits", "plus, in f32", cell(2.1), cell()),
     "fp8-collage-ends": (
         result({"D": cell(), "light, in f32": cell(2.01), "plus, in f32": cell()}),
