@@ -145,7 +145,7 @@ NOTES = {
     "Grow and Mul compute with such. *In f32* are Tandem's `fp8-collage-light` and `fp8-collage-plus`, which compute in f32 and store "
     "dithered E4M3 with a scale for 128 numbers. *In E4M3* rounds the result of each operation, with a scale for 128 numbers; *without "
     "limits* rounds to four significant bits with f32's exponents, which no choice of scales can surpass. A program in "
-    "PyTorch does that; Tandem has no such component policy, since no processor adds E4M3 numbers faster than f32 numbers, and Collage-plus ends higher with it.",
+    "PyTorch does that; Tandem has no such component policy, since GPUs have no additions of E4M3 numbers (PTX), and Collage-plus ends higher with it.",
     "fp8-lm": "*#0* to *#4* are rows of table 6. All states are in a row's types, and in *#2* to *#4* all rounding is to nearest. "
     "Products of *#2* to *#4* and of the levels are of 8-bit floats, and inputs are stored as the recipe `te-current` says. *O1* "
     "to *O3* are `tandem.torch.fp8_lm`, whose weights and moments are dithered. Gradients are not clipped.",
