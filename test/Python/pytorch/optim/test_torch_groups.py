@@ -409,6 +409,27 @@ def test_a_parameter_that_changes_its_group():
     run(optimizer, [1])
 
 
+@pytest.mark.parametrize("make, values, message", (
+    (tt.Rprop, {"etas": (2.0, 3.0)}, "etas of param group 0"),
+    (tt.Adafactor, {"d": 0.5}, "'d' of param group 0 is 0.5; it must be at least 1"),
+    (tt.MARS, {"gamma": 1.5}, "gamma of param group 0 is 1.5"),
+    (tt.CAME, {"clip_threshold": 0.0}, "'clip_threshold' of param group 0 is 0"),
+    (tt.NAdam, {"momentum_decay": -1.0}, "momentum_decay of param group 0 is -1.0"),
+    (tt.Muon, {"adjust_lr_fn": "rms"}, "adjust_lr_fn of param group 0 is 'rms'"),
+))
+def test_values_that_change_are_checked(make, values, message):
+    """Kernels do not check these, whose domains the optimizer knows."""
+    (param,) = parameters([(6, 5)])
+    optimizer = make([{"params": [param], "use_muon": True}] if make is tt.Muon else [param])
+    train(optimizer, range(2))
+    before = param.detach().clone()
+    optimizer.param_groups[0].update(values)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=message):
+            train(optimizer, [2])
+    assert torch.equal(param, before)
+
+
 def test_what_changes_must_mean_something():
     optimizer = make(["bf16"])
     run(optimizer, [0])

@@ -163,6 +163,8 @@ def _check(runner, launches: Sequence[Launch]) -> None:
                 "outside of the graph")
         rows = [_scalars(runner, launch, row) for row in launch.table]
         if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
+            for index in dict.fromkeys(row[0] for row in launch.table):
+                runner.groups.hypers.check(runner.groups.list[index], index)
             with runner.explained(launch):
                 launch.check_scalars(rows, [launch.integers(1, 0)] * len(rows))
     for launch in launches:

@@ -502,6 +502,8 @@ class StepRunner:
     def _scalars(self, launch: Launch) -> tuple[list[list[float]], list[list[int]]]:
         """Returns the rows of hyperparameters and integers that the launch's parameters use."""
         groups, hypers = self.groups.list, self.groups.hypers
+        for index in dict.fromkeys(row[0] for row in launch.table):
+            hypers.check(groups[index], index)
         rows = [hypers.row(launch.kernel.hypers, groups[row[0]], *row) for row in launch.table]
         integers = [
             launch.integers(step, int(groups[group].get("seed", 0)))
