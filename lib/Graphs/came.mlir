@@ -3,7 +3,7 @@
 #column = affine_map<(i, j) -> (j)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// CAME (Luo et al. 2023, Algorithm 2) for matrices, as in the authors' code: the second moment, and
+// CAME (Luo et al. 2023) for matrices, as in the authors' code: the second moment, and
 // the instability of the update, which is its squared distance from the momentum, are kept as means
 // over rows and columns.
 func.func @came(

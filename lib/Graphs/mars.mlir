@@ -1,8 +1,10 @@
 #id = affine_map<(i) -> (i)>
 
-// MARS (Yuan et al. 2024, Algorithm 2, in its approximate form) with AdamW's update: moments average
-// the gradient plus a share of its difference from the previous one, whose norm in a tensor is at
-// most `limit`. The previous gradient is zero before the first step, as in the authors' code.
+// MARS with AdamW's update (Yuan et al. 2024). Moments are averages of a corrected gradient: the
+// gradient plus a share of its difference from the previous step's, scaled down to a norm of at most
+// `limit` in each tensor. The paper calls the form with the previous step's gradient "approximate";
+// its exact form needs the current batch's gradient at the previous weights. The previous gradient is
+// zero before the first step, as in the authors' code.
 func.func @mars(
     %param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
     %grad: tensor<?xf32> {tandem.role = #tandem.role<grad "grad">},

@@ -25,11 +25,13 @@ class Hypers:
         is_captured: whether counts of steps are on the GPU, where :meth:`value_at` cannot read
             them.
         count: the state's key for a count of steps that only :meth:`value_at` reads, if any.
+        running: the keys of a param group that steps change.
     """
 
     #: Hyperparameters that PyTorch keeps together.
     _PAIRS: dict[str, tuple[str, ...]] = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     count: str | None = None
+    running: tuple[str, ...] = ()
     #: Whether hyperparameters depend on the count of steps, which the graph reads, too.
     reads_step = False
     #: Whether hyperparameters depend on the shapes of parameters.

@@ -14,9 +14,10 @@ from tandem.torch.optim._library import _given, _Library
 #===------------------------------------------------------------------------===#
 
 
-#: Options of pytorch_optimizer's MARS, and their values with which it takes our steps.
-_PEERS_OPTIONS = {"mars_type": "adamw", "ams_bound": False, "cautious": False,
-                  "weight_decouple": True, "fixed_decay": False}
+#: Options of the authors' MARS and of pytorch_optimizer's, and their values with which these take our
+#: steps.
+_PEERS_OPTIONS = {"mars_type": ("adamw", "mars-adamw"), "ams_bound": (False,), "cautious": (False,),
+                  "weight_decouple": (True,), "fixed_decay": (False,)}
 
 
 class _MARSHypers(Hypers):
@@ -32,8 +33,8 @@ class _MARSHypers(Hypers):
         if shape is not None or group["optimize_1d"] or name == "eps":
             return found
         if name == "lr" and isinstance(found, torch.Tensor) and group["lr_1d_factor"] != 1.0:
-            raise ValueError("a learning rate that is a tensor on a GPU is that of all parameters; "
-                             "give vectors a param group of their own, and leave lr_1d out")
+            raise ValueError("a learning rate in a tensor is that of all parameters; give vectors "
+                             "a param group of their own, and leave lr_1d out")
         return found if name == "lr" else None
 
     def value_at(self, name: str, group: Mapping, index: int, step: int,
@@ -56,13 +57,19 @@ class _MARSHypers(Hypers):
         return value * _positive_1d("lr_1d_factor", group, index) if name == "lr" else value
 
     def check(self, group: Mapping, index: int) -> None:
-        gamma = group["gamma"]
+        if (gamma := self.number("gamma", group, index)) > 1:
+            raise ValueError(f"gamma of param group {index} is {gamma:g}; it must be from 0 to 1")
+
+    @property
+    def flags(self) -> list[str]:
+        return [*super().flags, *_PEERS_OPTIONS]
+
+    def check_flags(self, group: Mapping, index: int) -> None:
         for name, ours in _PEERS_OPTIONS.items():
-            if group.get(name, ours) != ours:
+            if group.get(name, ours[0]) not in ours:
                 raise ValueError(f"param group {index} has {name}={group[name]!r}, which the kernel "
                                  "of MARS does not compute; leave it out")
-        if float(gamma) > 1:
-            raise ValueError(f"gamma of param group {index} is {gamma!r}; it must be from 0 to 1")
+        super().check_flags({k: v for k, v in group.items() if k not in _PEERS_OPTIONS}, index)
 
 
 def _pair_1d(group: Mapping, index: int) -> tuple[float, float]:
@@ -85,9 +92,12 @@ def _positive_1d(name: str, group: Mapping, index: int) -> float:
 
 
 class MARS(_Library):
-    """MARS with AdamW's update (Yuan et al. 2024), in its approximate form. Moments average
-    the gradient plus a share of its difference from the previous step's, whose norm in a parameter is
-    at most 1. Parameters of fewer than two dimensions are updated by AdamW.
+    """MARS with AdamW's update (Yuan et al. 2024).
+
+    Moments are averages of a corrected gradient: the gradient plus a share of its difference from
+    the previous step's, scaled down to a norm of at most 1 in each parameter. (The paper calls this
+    form "approximate", since its exact form needs the current batch's gradient at the previous
+    weights.) Parameters of fewer than two dimensions are updated by AdamW.
 
     Args:
         lr: the learning rate (3e-3).

@@ -12,7 +12,6 @@ from tandem.torch.optim._library import _given, _Library
 from tandem.torch.optim._wrappers import is_flattened, refuse_division
 from tandem.torch.optim._newton_schulz import check_coefficients, newton_schulz
 from tandem.torch.optim.advice import _roles
-from tandem.torch.optim.state._identity import KEY, identified
 from tandem.torch.optim.state._matching import IncompatibleKeys
 
 #: The factors of the learning rate by the shape of a matrix, under the names of torch.optim.Muon.
@@ -185,18 +184,12 @@ class Muon(_Library):
 
     def load_state_dict(self, state_dict: dict, strict: bool = True,
                         convert: bool = True) -> IncompatibleKeys | None:
-        """Loads a state, which may be one of torch.optim.Muon, whose param groups have fewer
-        options."""
-        state_dict = identified(state_dict)
-        if KEY not in state_dict:
-            own = [{name: value for name, value in group.items()
-                    if name not in ("params", "param_names")} for group in self.param_groups]
-            given = [{name: value for name, value in group.items()
-                      if (name, value) != ("adjust_lr_fn", None)}
-                     for group in state_dict["param_groups"]]
-            state_dict = state_dict | {"param_groups": [
-                defaults | group for defaults, group in zip(own, given)] + given[len(own):]}
-        return super().load_state_dict(state_dict, strict, convert)
+        """Loads a state, which may be one of torch.optim.Muon, whose adjust_lr_fn=None stands for
+        "original"."""
+        groups = [group | {"adjust_lr_fn": "original"}
+                  if group.get("adjust_lr_fn", "") is None else group
+                  for group in state_dict["param_groups"]]
+        return super().load_state_dict({**state_dict, "param_groups": groups}, strict, convert)
 
     def _check_rate(self, group: object) -> None:
         """Refuses AdamW's parameters without a rate of their own where it would not suit them."""

@@ -29,6 +29,8 @@ _REASONS = {
 class _ScheduleFreeHypers(Hypers):
     """The hyperparameters of Schedule-Free AdamW, two of which depend on earlier steps."""
 
+    running = tuple(_RUNNING)
+
     def value_at(self, name: str, group: Mapping, index: int, step: int,
                  dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
         if name == "mixing":

@@ -66,12 +66,56 @@ def test_a_scheduler_changes_both_rates():
     train(optimizer, [0])
 
 
+def authors_dict(params, **options):
+    """Returns a state dict as the authors' MARS writes it, whose groups lack the options of vectors."""
+    generator = torch.Generator().manual_seed(3)
+    states = {at: {"step": 3, **{name: torch.rand(p.shape, generator=generator)
+                                 for name in ("exp_avg", "exp_avg_sq", "last_grad")}}
+              for at, p in enumerate(params)}
+    group = {"lr": 0.01, "betas": (0.95, 0.99), "eps": 1e-8, "weight_decay": 0.0,
+             "amsgrad": False, "mars_type": "mars-adamw", "gamma": 0.025, "optimize_1d": False,
+             "weight_decay_1d": 0.2, "params": [*range(len(params))]}
+    return {"state": states, "param_groups": [group | options]}
+
+
+def test_loads_states_of_the_authors():
+    params = parameters([(4, 4), (4,)], torch.float32)
+    optimizer = tt.MARS([{"params": params, "lr_1d_factor": 0.5}], strategy="fp32")
+    given = authors_dict(params)
+    optimizer.load_state_dict(given)
+    group = optimizer.param_groups[0]
+    assert (group["lr"], group["weight_decay_1d"], group["lr_1d_factor"]) == (0.01, 0.2, 0.5)
+    for at, p in enumerate(params):
+        for name in ("exp_avg", "exp_avg_sq", "last_grad"):
+            assert torch.equal(optimizer.state[p][name], given["state"][at][name])
+    before = params[1].detach().clone()
+    train(optimizer, [0])
+    assert not torch.equal(before, params[1])
+
+
+@pytest.mark.parametrize("options, message", (
+    ({"mars_type": "mars-lion"}, "mars_type='mars-lion', which the kernel of MARS does not"),
+    ({"amsgrad": True}, "amsgrad=True"), ({"weight_decouple": False}, "weight_decouple=False")))
+def test_states_of_other_steps_are_refused(options, message):
+    params = parameters([(4, 4), (4,)], torch.float32)
+    optimizer = tt.MARS(params, strategy="fp32")
+    with pytest.raises(ValueError, match=message):
+        optimizer.load_state_dict(authors_dict(params, **options))
+    assert not optimizer.state
+    optimizer.param_groups[0].update(options)
+    with pytest.raises(ValueError, match=message):
+        train(optimizer, [0])
+
+
 @pytest.mark.parametrize("make, error, message", (
     (lambda p: tt.MARS(p, betas_1d=(0.9, 1.0)), ValueError, r"betas_1d of param group 0 is \(0.9, 1.0\)"),
     (lambda p: tt.MARS(p, betas_1d=0.9), ValueError, "it must be a pair of numbers from 0"),
     (lambda p: tt.MARS(p, weight_decay_1d=-1.0), ValueError,
      "weight_decay_1d of param group 0 is -1.0; it must be a number, at least 0"),
     (lambda p: tt.MARS(p, gamma=1.5), ValueError, "gamma of param group 0 is 1.5; it must be from 0"),
+    (lambda p: tt.MARS(p, gamma="much"), TypeError, "gamma of param group 0 must be a number"),
+    (lambda p: tt.MARS(parameters([(3,)]), lr_1d=-1e-3), ValueError,
+     "lr_1d_factor of param group 0 is -0.33.*; it must be a number, at least 0"),
     (lambda p: tt.MARS(p, lr=0.0, lr_1d=1e-3), ValueError, "lr_1d is a multiple of lr, which is 0"),
     (lambda p: tt.MARS([{"params": p, "mars_type": "lion"}]), ValueError,
      "param group 0 has mars_type='lion', which the kernel of MARS does not compute"),

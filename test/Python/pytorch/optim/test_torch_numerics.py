@@ -248,6 +248,37 @@ class CautiousReference(torch.optim.Optimizer):
         return m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
 
 
+class MARSReference(torch.optim.Optimizer):
+    """MARS as its authors' code has it (AGI-Arena/MARS), in which eps is added to the root of the
+    corrected second moment."""
+
+    def __init__(self, params, lr, betas, eps, weight_decay, gamma, lr_1d):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "gamma": gamma,
+                                  "weight_decay": weight_decay, "lr_1d": lr_1d})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self._step_of(p, self.state[p], group, is_matrix=p.dim() == 2)
+
+    def _step_of(self, p, state, group, is_matrix):
+        lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
+        c = p.grad.clone()
+        if is_matrix:
+            last = state.get("last", torch.zeros_like(p))
+            c += group["gamma"] * beta1 / (1 - beta1) * (p.grad - last)
+            c /= max(1.0, c.norm().item())
+            state["last"] = p.grad.clone()
+        else:
+            lr, decay, (beta1, beta2) = group["lr_1d"], 0.1, (0.9, 0.95)
+        m = state.setdefault("m", torch.zeros_like(p)).lerp_(c, 1 - beta1)
+        v = state.setdefault("v", torch.zeros_like(p)).mul_(beta2).addcmul_(c, c, value=1 - beta2)
+        t = state["t"] = state.get("t", 0) + 1
+        root = (v / (1 - beta2**t)).sqrt() + group["eps"]
+        p -= lr * (decay * p + m / (1 - beta1**t) / root)
+
+
 REFERENCES = {
     "adamw-cautious": (
         lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before", cautious=True,
@@ -256,7 +287,10 @@ REFERENCES = {
     "lion-cautious": (
         lambda p: tt.Lion(p, 1e-2, (0.9, 0.99), 0.1, cautious=True, strategy="fp32"),
         lambda p: CautiousReference(p, 1e-2, (0.9, 0.99), 0.1)),
-    # pytorch_optimizer adds eps in another place.
+    "mars-eps": (
+        lambda p: tt.MARS(p, 1e-2, (0.9, 0.95), 0.01, 0.1, 0.05, lr_1d=5e-3, strategy="fp32"),
+        lambda p: MARSReference(p, 1e-2, (0.9, 0.95), 0.01, 0.1, 0.05, 5e-3)),
+    # pytorch_optimizer adds eps to the root of the uncorrected second moment.
     "mars": (lambda p: tt.MARS(p, 1e-3, eps=1e-20, weight_decay=0.1, lr_1d=5e-4, strategy="fp32"),
              lambda p: pytest.importorskip("pytorch_optimizer").MARS(
                  p, 1e-3, eps=1e-20, weight_decay=0.1, lr_1d=5e-4)),

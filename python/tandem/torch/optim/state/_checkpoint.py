@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -99,7 +99,7 @@ def prepared(state_dict: Mapping, groups: ParamGroups, strict: bool = True,
     sums = _checksums(state_dict, groups)
     if not by_name:
         keys = _check_order(state_dict, sums, groups, keys, strict)
-    state_dict["param_groups"] = completed(state_dict, groups.list)
+    state_dict["param_groups"] = completed(state_dict, groups)
     for index, group in enumerate(state_dict["param_groups"]):
         groups.hypers.check_flags(group, index)
         check_options(group, index)
@@ -277,15 +277,18 @@ def _without_others(state_dict: dict, groups: ParamGroups,
             keys._replace(missing_keys=[*keys.missing_keys, *missing]))
 
 
-def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:
-    """Returns a state dict's param groups, with missing options of Tandem, as in dicts of
-    torch.optim, filled in from the groups of an optimizer."""
-    theirs = [dict(group) for group in state_dict["param_groups"]]
+def completed(state_dict: Mapping, groups: ParamGroups) -> list[dict]:
+    """Returns a state dict's param groups, with options that they lack filled in from the groups of
+    an optimizer: those of Tandem, and all that another library does not have."""
+    theirs, options = [dict(group) for group in state_dict["param_groups"]], (*OPTIONS, "seed")
     if _identity.KEY in state_dict:
         for group in theirs:  # early versions stored no vector in codes
             group.setdefault("min_8bit_vector_size", None)
-    for group, own in zip(theirs, groups):
-        for name in (*OPTIONS, "seed"):
+    else:
+        known = (*options, *groups.hypers.defaults)
+        options = [name for name in known if name not in groups.hypers.running]
+    for group, own in zip(theirs, groups.list):
+        for name in options:
             if name in own:
                 group.setdefault(name, own[name])
     return theirs
