@@ -52,12 +52,14 @@ _VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector"}
 _COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",)}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
-_UNCOUNTED = ("adadelta", "came", "came_vector", "lion", "lion_cautious", "muon", "rprop", "sgd", "sgd_momentum",
-              "sgd_nesterov", "rmsprop")
+_UNCOUNTED = ("adadelta", "came", "came_vector", "lion", "lion_cautious", "muon", "rmsprop", "rprop",
+              "sgd", "sgd_momentum", "sgd_nesterov")
+#: The states that are means along rows or columns of a matrix.
+_ROW_MEANS = ("row_var", "exp_avg_sq_row", "exp_avg_res_row")
+_COLUMN_MEANS = ("col_var", "exp_avg_sq_col", "exp_avg_res_col")
 #: The graphs that bitsandbytes has, for those that keep the same states.
 _BASES = {"adamw_clip": "adamw", "adamw_cautious": "adamw", "adamw_eps_inside_root": "adamw",
-          "lion_cautious": "lion",
-          "sgd_nesterov": "sgd_momentum"}
+          "lion_cautious": "lion", "sgd_nesterov": "sgd_momentum"}
 
 #: Entries of a state that no graph of the library reads, and the reasons with fixes.
 _REASONS = {
@@ -241,8 +243,9 @@ def _check_plain(tensor: object, name: str, label: str) -> None:
 
 def _shape_of(role: str, weight: torch.Tensor) -> torch.Size:
     """Returns the shape of a state: the weight's, or that of a mean along rows or columns."""
-    kind = role.rpartition("_")[2] if role.startswith("exp_avg") else role[:3]
-    return {"row": weight.shape[:1], "col": weight.shape[1:]}.get(kind, weight.shape)
+    if role in _ROW_MEANS:
+        return weight.shape[:1]
+    return weight.shape[1:] if role in _COLUMN_MEANS else weight.shape
 
 
 def _without_kept_dim(tensor: torch.Tensor, role: str) -> torch.Tensor:
