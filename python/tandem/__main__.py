@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import tandem
@@ -55,9 +56,12 @@ def _list(options: argparse.Namespace) -> None:
 
 def _compile(options: argparse.Namespace) -> None:
     """Compiles a graph under one or more strategies to a package."""
-    kernels = {}
+    kernels: dict[str, tandem.Kernel] = {}
+    if twice := [name for name, count in Counter(options.strategy).items() if count > 1]:
+        raise ValueError(f"--strategy {twice[0]} is given twice; give each strategy once")
     for number, strategy in enumerate(options.strategy, 1):
-        kernel = tandem.compile(options.graph, strategy, path=options.path)
+        kernel = tandem.compile(options.graph, strategy, path=options.path,
+                                function=options.function)
         name = f"{kernel.name}_{strategy}" if len(options.strategy) > 1 else kernel.name
         kernels[name] = kernel
         print(f"[{number}/{len(options.strategy)}] {name}: {kernel.bytes_per_parameter:g} bytes a "
@@ -68,21 +72,22 @@ def _compile(options: argparse.Namespace) -> None:
 
 def _inspect(options: argparse.Namespace) -> None:
     """Prints what a kernel takes, and how its tensors are stored."""
-    if options.source.endswith(".tdm"):
+    is_package = options.source.endswith(".tdm")
+    for name in ("strategy", "function", "path") if is_package else ("name",):
+        if getattr(options, name):
+            raise ValueError(f"--{name} is for {'graphs' if is_package else 'packages'}, and "
+                             f"{options.source} is not one; leave it out")
+    if is_package:
         kernel = tandem.load(options.source, options.name or "")
     else:
-        kernel = tandem.compile(options.source, options.strategy, path=options.path)
-    print(f"{kernel.name}: {kernel.bytes_per_parameter:g} bytes a parameter, {kernel.phases} "
-          f"launch{'es' if kernel.phases > 1 else ''} a step")
-    print("tensors:")
+        kernel = tandem.compile(options.source, options.strategy, path=options.path,
+                                function=options.function)
+    print(kernel.signature)
+    print("storages:")
     for role, storage in kernel.storages.items():
         print(f"  {role}: {storage}")
-    print("arrays:")
-    for plane in kernel.planes:
-        print(f"  {plane.name}: {plane.type}, {plane.doc.partition(', stored as')[0]}")
-    print("hyperparameters: " + ", ".join(
-        f"{name} ({'no default' if value is None else f'{value:g}'})"
-        for name, value in kernel.hypers.items()))
+    print(f"{kernel.bytes_per_parameter:g} bytes a parameter, {kernel.phases} "
+          f"launch{'es' if kernel.phases > 1 else ''} a step")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,18 +110,21 @@ def _parser() -> argparse.ArgumentParser:
                          help="instruction sets such as x86-64-v3, and chips such as sm_90")
     command.add_argument("-o", "--output", required=True, help="the package, by convention NAME.tdm")
     command.set_defaults(run=_compile)
-    _add_path(command)
+    _add_options_of_graphs(command)
 
     command = commands.add_parser("inspect", help="what a kernel takes and how it stores tensors")
     command.add_argument("source", help="a package (.tdm), a graph's name or an .mlir file")
     command.add_argument("--strategy", help="the strategy, if it is a graph")
     command.add_argument("--name", help="the kernel's name, in a package of several")
     command.set_defaults(run=_inspect)
-    _add_path(command)
+    _add_options_of_graphs(command)
     return parser
 
 
-def _add_path(command: argparse.ArgumentParser) -> None:
+def _add_options_of_graphs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--function", default="", metavar="NAME",
+                         help="the graph's name, if there are several: a layer has NAME and "
+                              "NAME_backward")
     command.add_argument("--path", action="append", default=[], metavar="DIRECTORY",
                          help="searched for strategies before the library")
 

@@ -54,8 +54,18 @@ def test_compiles_packages(capsys, tmp_path):
     assert kernel.bytes_per_parameter == 8.25
     found = printed(capsys, "inspect", file, "--name", "adamw_coat")
     assert found == printed(capsys, "inspect", "adamw", "--strategy", "coat")
-    assert "adamw: 10.0781 bytes a parameter, 1 launch a step" in found
-    assert "param: #tandem.master<bf16>" in found and "beta1 (0.9)" in found
+    assert found.startswith(tandem.compile("adamw", "coat").signature)
+    assert "\n  param: #tandem.master<bf16>\n" in found
+    assert found.endswith("\n10.0781 bytes a parameter, 1 launch a step\n")
+
+
+def test_layers_have_two_functions(capsys, tmp_path):
+    file = tmp_path / "gelu.tdm"
+    printed(capsys, "compile", "gelu", "--strategy", "bf16", "--function", "gelu_backward",
+            "-o", file)
+    assert tandem.load(file).name == "gelu_backward"
+    text = printed(capsys, "inspect", "gelu", "--strategy", "bf16", "--function", "gelu")
+    assert text.startswith("gelu under bf16")
 
 
 def test_uses_strategies_of_a_directory(capsys, tmp_path):
@@ -64,13 +74,22 @@ def test_uses_strategies_of_a_directory(capsys, tmp_path):
         "  tandem.assign param = #tandem.float<f32>\n"
         "  tandem.assign grad = #tandem.float<bf16>\n}\n")
     text = printed(capsys, "inspect", "sgd", "--strategy", "mine", "--path", tmp_path)
-    assert "sgd: 6 bytes a parameter" in text
+    assert "\n6 bytes a parameter" in text
 
 
 @pytest.mark.parametrize("arguments, message", (
     (["list", "things"], "there is no list 'things'; there are graphs, layers"),
     (["compile", "adamw", "--strategy", "coatt", "-o", "x.tdm"], "did you mean 'coat'?"),
+    (["compile", "adamw", "--strategy", "coat", "--strategy", "coat", "-o", "x.tdm"],
+     "--strategy coat is given twice; give each strategy once"),
+    (["compile", "gelu", "--strategy", "bf16", "-o", "x.tdm"], "give the name of one"),
     (["inspect", "adamw"], "graph 'adamw' needs a strategy"),
+    (["inspect", "adamw", "--strategy", "coat", "--name", "x"],
+     "--name is for packages, and adamw is not one; leave it out"),
+    (["inspect", "x.tdm", "--strategy", "coat"],
+     "--strategy is for graphs, and x.tdm is not one; leave it out"),
+    (["inspect", "x.tdm", "--path", "."], "--path is for graphs"),
+    (["inspect", "x.tdm", "--function", "f"], "--function is for graphs"),
     (["inspect", "missing.tdm"], "missing.tdm"),
 ))
 def test_errors(capsys, tmp_path, monkeypatch, arguments, message):
