@@ -54,6 +54,35 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: boo
     return _DECAYS[decay]
 
 
+def check_rprop(shrink: float | None, grow: float | None, least: float | None,
+                most: float | None, owner: str = "") -> None:
+    """Checks the factors of Rprop's step sizes, and their bounds; None stands for pairs that are not
+    known.
+
+    Args:
+        owner: what has them, for messages, such as " of param group 0".
+
+    Raises:
+        ValueError: they are out of their domain.
+    """
+    if None not in (shrink, grow) and not 0 < shrink < 1 < grow:
+        raise ValueError(f"etas{owner} are {(shrink, grow)}; the first must be above 0 and below "
+                         "1, and the second above 1")
+    if None not in (least, most) and not 0 < least <= most:
+        raise ValueError(f"step_sizes{owner} are {(least, most)}; they must be above 0, and the "
+                         "second at least the first")
+
+
+def check_clip_threshold(value: float, owner: str = "") -> None:
+    """Checks the maximum root mean square of CAME's updates.
+
+    Raises:
+        ValueError: it is not above 0.
+    """
+    if not value > 0:
+        raise ValueError(f"'clip_threshold'{owner} is {value:g}; it must be above 0")
+
+
 def sgd(momentum: float, nesterov: bool) -> str:
     """Returns the name of SGD's graph.
 

@@ -26,6 +26,13 @@ def _documented(function):
     return function
 
 
+def _without_own(given: Mapping, names: tuple[str, ...], source: str) -> dict:
+    """Refuses hyperparameters that an optimizer computes from others."""
+    if taken := sorted(set(names) & set(given)):
+        raise TypeError(f"{taken[0]} follows from {source}; leave it out")
+    return dict(given)
+
+
 @_documented
 def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "inside",
           eps_inside_root: bool = False, max_norm=None, stores_ratio: bool = False,
@@ -135,14 +142,8 @@ class _Rprop(Optimizer):
 
     def _check_known(self) -> None:
         super()._check_known()
-        shrink, grow, least, most = (self._hypers[name] for name in
-                                     ("etaminus", "etaplus", "least", "most"))
-        if not callable(shrink) and not callable(grow) and not 0 < shrink < 1 < grow:
-            raise ValueError(f"etas are {(shrink, grow)}; the first must be above 0 and below 1, "
-                             "and the second above 1")
-        if not callable(least) and not callable(most) and not 0 < least <= most:
-            raise ValueError(f"step_sizes are {(least, most)}; they must be above 0, and the second "
-                             "at least the first")
+        known = (self._hypers[name] for name in ("etaminus", "etaplus", "least", "most"))
+        _graphs.check_rprop(*(None if callable(value) else value for value in known))
 
 
 @_documented
@@ -166,13 +167,6 @@ class _Adan(Optimizer):
         if name == "difference":
             return jnp.where(step > 1, jnp.float32(1), jnp.float32(0))
         return super()._scalar(name, numbers, step, type)
-
-
-def _without_own(given: Mapping, names: tuple[str, ...], source: str) -> dict:
-    """Refuses hyperparameters that an optimizer computes from others."""
-    if taken := sorted(set(names) & set(given)):
-        raise TypeError(f"{taken[0]} follows from {source}; leave it out")
-    return dict(given)
 
 
 @_documented
@@ -219,8 +213,17 @@ def came(lr=None, eps=None, clip_threshold=None, betas=None, weight_decay=None,
     if options.get("metrics"):
         raise ValueError("came has no metrics, as kernels of matrices have none; leave "
                          "metrics=True out")
-    return Optimizer("came", vectors="came_vector", lr=lr, eps=eps, clip_threshold=clip_threshold,
-                     betas=betas, weight_decay=weight_decay, **options)
+    return _CAME("came", vectors="came_vector", lr=lr, eps=eps, clip_threshold=clip_threshold,
+                 betas=betas, weight_decay=weight_decay, **options)
+
+
+class _CAME(Optimizer):
+    """CAME, whose updates are scaled down to a root mean square above 0."""
+
+    def _check_known(self) -> None:
+        super()._check_known()
+        if not callable(value := self._hypers["clip_threshold"]):
+            _graphs.check_clip_threshold(value)
 
 
 @_documented
@@ -266,9 +269,8 @@ class _Adafactor(Optimizer):
         return {"beta2_decay": -0.8, "eps1": None, "rho": None, "mixing": None}
 
     def _named(self, hypers: Mapping) -> dict:
-        given = super()._named(hypers)
-        if taken := sorted({"rho", "mixing"} & set(given)):
-            raise TypeError(f"{taken[0]} follows from lr, beta2_decay and the step; pass these")
+        given = _without_own(super()._named(hypers), ("rho", "mixing"),
+                             "lr, beta2_decay and the step")
         return {name: value for name, value in given.items() if value is not None}
 
     def _check_known(self) -> None:

@@ -164,6 +164,11 @@ def test_radam_is_near_pytorchs():
     (lambda: tandem.jax.adan(difference=1.0), TypeError, "difference follows from the step"),
     (lambda: tandem.jax.radam(scale=1.0), TypeError, "scale follows from beta2 and the step"),
     (lambda: tandem.jax.came(metrics=True), ValueError, "came has no metrics"),
+    (lambda: tandem.jax.came(clip_threshold=0), ValueError, "'clip_threshold' is 0; it must be"),
+    (lambda: tandem.jax.rprop(etas=(lambda step: 0.5, 1.2), step_sizes=(2.0, 1.0)), ValueError,
+     "step_sizes are"),
+    (lambda: tandem.jax.adafactor(rho=0.1), TypeError,
+     "rho follows from lr, beta2_decay and the step; leave it out"),
     (lambda: tandem.jax.adamw(cautious=True), ValueError, "cautious needs decay='before'"),
 ))
 def test_refusals(make, error, message):

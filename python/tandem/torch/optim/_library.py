@@ -259,14 +259,9 @@ class _RpropHypers(Hypers):
     _PAIRS = {"etas": ("etaminus", "etaplus"), "step_sizes": ("least", "most")}
 
     def check(self, group: Mapping, index: int) -> None:
-        shrink, grow, least, most = (self.number(name, group, index) for name in
-                                     ("etaminus", "etaplus", "least", "most"))
-        if not 0 < shrink < 1 < grow:
-            raise ValueError(f"etas of param group {index} are {(shrink, grow)}; the first must be "
-                             "above 0 and below 1, and the second above 1")
-        if not 0 < least <= most:
-            raise ValueError(f"step_sizes of param group {index} are {(least, most)}; they must be "
-                             "above 0, and the second at least the first")
+        _graphs.check_rprop(*(self.number(name, group, index) for name in
+                              ("etaminus", "etaplus", "least", "most")),
+                            owner=f" of param group {index}")
 
 
 class Rprop(_Library):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from tandem import _graphs
 from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim._library import _given, _Library
 
@@ -143,9 +144,8 @@ class _CAMEHypers(Hypers):
     _PAIRS = {"betas": ("beta1", "beta2", "beta3"), "eps": ("eps1", "eps2")}
 
     def check(self, group: Mapping, index: int) -> None:
-        if not (value := self.number("clip_threshold", group, index)) > 0:
-            raise ValueError(f"'clip_threshold' of param group {index} is {value:g}; it must be "
-                             "above 0")
+        _graphs.check_clip_threshold(self.number("clip_threshold", group, index),
+                                     f" of param group {index}")
 
 
 class CAME(_Library):
