@@ -6,11 +6,12 @@
 # This file implements Collage's AdamW with every operation rounded to E4M3's four significant bits.
 #
 #===----------------------------------------------------------------------===#
-"""Collage in FP8 as its appendix D says: Algorithm 2 with Grow and Mul, all operations of which are
-of FP8 numbers. Tandem's strategies for FP8 instead compute in f32, and store results in E4M3.
+"""Runs Collage in FP8 as its appendix D describes: every operation of Algorithm 2, including those of
+Grow and Mul, takes and returns FP8 numbers. Tandem's strategies for FP8 compute in f32 instead, and
+store results in E4M3.
 
 An E4M3 number has a smallest magnitude, below which products of moments and learning rates fall. So
-each result of an operation has a power-of-two scale for each group of elements, or, as a bound for
+the result of each operation has a power-of-two scale for each group of elements or, as a bound for
 all ways to choose scales, exponents without limits. A second moment that would become zero or
 negative keeps the smallest number, as it does under Tandem's strategies.
 """
@@ -18,10 +19,11 @@ negative keeps the smallest number, as it does under Tandem's strategies.
 from collections.abc import Callable
 
 import torch
+from tandem.torch.nn._masks import Mask
 
 Rounding = Callable[[torch.Tensor], torch.Tensor]
-#: The bits of an f32 number that a number of four significant bits lacks.
-DROPPED = 20
+#: E4M3's significant bits with f32's exponents.
+MASK = Mask("E8M3", rounding="nearest")
 #: The binade of E4M3 that the largest magnitude of a group moves to, whose numbers never saturate.
 TOP = 7
 #: The elements that share a scale.
@@ -32,10 +34,7 @@ SMALLEST = -9
 
 def unlimited(x: torch.Tensor) -> torch.Tensor:
     """Rounds to four significant bits, ties to even, with f32's exponents."""
-    bits = x.float().contiguous().view(torch.int32)
-    odd = bits.bitwise_right_shift(DROPPED).bitwise_and(1)
-    carried = bits + odd + (2 ** (DROPPED - 1) - 1)
-    return carried.bitwise_and(-(2**DROPPED)).view(torch.float32)
+    return MASK(x.float())
 
 
 def scaled(x: torch.Tensor) -> torch.Tensor:
@@ -148,7 +147,8 @@ class CollageAdamW(torch.optim.Optimizer):
         mean = a.mul(state["m"], a.number(1 / (1 - beta1 ** state["step"])))
         square = a.mul(state["v"], a.number(1 / (1 - beta2 ** state["step"])))
         # A scale can make eps zero, by which nothing may be divided.
-        root = a.add(a.round(self._positive(square).sqrt()), a.number(group["eps"])).clamp(min=group["eps"])
+        root = a.add(a.round(self._positive(square).sqrt()), a.number(group["eps"]))
+        root = root.clamp(min=group["eps"])
         update = a.add(a.round(mean / root), a.mul(state["head"], a.number(group["weight_decay"])))
         state["head"], state["tail"] = a.grow(
             state["head"], state["tail"], a.mul(update, a.number(-group["lr"])))
