@@ -15,13 +15,14 @@ import pathlib
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import tandem
 import torch
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[0] / "quality"), str(HERE.parents[1] / "examples")]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks/quality"), str(ROOT / "examples")]
 from language_model import data  # noqa: E402
 from language_model import model as demo  # noqa: E402
 from round_trip import round_trip, scaled  # noqa: E402
@@ -37,17 +38,7 @@ SCALINGS = {
     **{f"groups of {size}": scaled(CODE, size, "bf16") for size in (128, 64, 32, 16)},
 }
 
-_KEEP = """
-func.func @keep(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}) {
-  tandem.save %x as "kept" : tensor<?x?xf32>
-  return
-}
-func.func @keep_backward(
-    %value: tensor<?x?xf32> {tandem.role = #tandem.role<output "value">})
-    -> tensor<?x?xf32> attributes {tandem.forward = @keep} {
-  %kept = tandem.restore "kept" : tensor<?x?xf32>
-  return %kept : tensor<?x?xf32>
-}"""
+BF16, F32 = "#tandem.float<bf16>", "#tandem.float<f32>"
 
 
 def trained(corpus: data.Corpus, steps: int) -> demo.Transformer:
@@ -97,41 +88,56 @@ def error(tensors: list[np.ndarray], group: str) -> float:
     return (lost / sum(float(np.square(x.astype(np.float64)).sum()) for x in tensors)) ** 0.5
 
 
-class Store:
-    """Runs the kernel that stores a bf16 tensor."""
+def source(layer: str) -> str:
+    """Returns the text of a layer of the library."""
+    return (ROOT / f"lib/Layers/{layer}.mlir").read_text()
 
-    def __init__(self, storage: str, x: torch.Tensor):
-        recipe = f"""
+
+class Kernel:
+    """A kernel of bf16 inputs, whose outputs and saved tensors have the given storage, with tensors
+    of its own."""
+
+    def __init__(self, graph: str, function: str, isa: str, storage: str, shape: tuple[int, int]):
+        strategy = f"""
             tandem.strategy @stored compute(<f32, f32>) {{
-              tandem.assign input = #tandem.float<bf16>
-              tandem.assign output = #tandem.float<bf16>
+              tandem.assign input per(column) = {F32}
+              tandem.assign input = {BF16}
+              tandem.assign output per(row) = {F32}
+              tandem.assign output = {storage}
               tandem.assign saved = {storage}
             }}"""
-        self.kernel = tandem.compile(_KEEP + recipe, "stored", function="keep")
-        self.planes = {plane.name: self._empty(plane, *x.shape)
-                       for plane in self.kernel.planes if plane.name != "x"} | {"x": x}
+        self.kernel = tandem.compile(graph + strategy, "stored", function=function, isa=isa)
+        self.planes = {plane.name: self._plane(plane, *shape) for plane in self.kernel.planes}
 
     @staticmethod
-    def _empty(plane, rows: int, columns: int) -> torch.Tensor:
+    def _plane(plane, rows: int, columns: int) -> torch.Tensor:
         dtype = {"f32": torch.float32, "bf16": torch.bfloat16}.get(plane.type, torch.uint8)
-        entries = torch.zeros(plane.entries(columns, rows), dtype=dtype)
-        return entries.view(rows, columns) if plane.sets_size else entries
+        entries = torch.ones(plane.entries(columns, rows), dtype=dtype)
+        if plane.sets_size:
+            return torch.randn(rows, columns).to(dtype) if dtype.is_floating_point else (
+                entries.view(rows, columns))
+        return entries
 
-    def seconds(self) -> float:
-        start = time.perf_counter()
-        self.kernel(self.planes, threads=1)
-        return time.perf_counter() - start
+    def __call__(self, **scalars: float) -> None:
+        self.kernel(self.planes, threads=1, **scalars)
+
+
+def seconds(run: Callable[[], None]) -> float:
+    """Returns the time of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def times(rows: int, columns: int, rounds: int) -> dict[str, float]:
     """Returns nanoseconds per element on one thread: medians of interleaved runs."""
-    x = torch.randn(rows, columns).bfloat16()
-    stores = {name: Store(storage, x) for name, storage in SCALINGS.items()}
+    stores = {name: Kernel(source("keep"), "keep", "native", storage, (rows, columns))
+              for name, storage in SCALINGS.items()}
     found = {name: [] for name in stores}
     for _ in range(rounds):
         for name, store in stores.items():
-            found[name].append(store.seconds())
-    return {name: 1e9 * statistics.median(values) / x.numel()
+            found[name].append(seconds(store))
+    return {name: 1e9 * statistics.median(values) / (rows * columns)
             for name, values in found.items()}
 
 

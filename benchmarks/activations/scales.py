@@ -22,7 +22,6 @@ import pathlib
 import re
 import statistics
 import sys
-import time
 
 import numpy as np
 import torch
@@ -33,6 +32,7 @@ sys.path[:0] = [str(ROOT / "benchmarks/activations"), str(ROOT / "benchmarks"),
 import common  # noqa: E402
 import granularity  # noqa: E402
 import tandem  # noqa: E402
+from granularity import BF16, CODE, Kernel, source  # noqa: E402
 from language_model import data  # noqa: E402
 from language_model import model as demo  # noqa: E402
 from round_trip import round_trip, scaled  # noqa: E402
@@ -40,10 +40,8 @@ from round_trip import round_trip, scaled  # noqa: E402
 WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 1024, 2, 8, 128, 4
 #: The sides B of blocks.
 SIDES = (4, 8, 32)
-CODE = "#scaled.float<f8E4M3FN>"
 #: The number of channels, and the share of tokens (one in TOKENS), that are FACTOR times as large.
 CHANNELS, TOKENS, FACTOR = 6, 64, 1000.0
-BF16, F32 = "#tandem.float<bf16>", "#tandem.float<f32>"
 ISAS = ("native", "x86-64-v3")
 PRODUCERS = ("swiglu", "rms_norm")
 SIZE = (2048, 4096)
@@ -136,11 +134,6 @@ def by_shape(seed: int, steps: int, width: int = WIDTH) -> dict[str, dict[str, f
 #===------------------------------------------------------------------------===#
 
 
-def source(layer: str) -> str:
-    """Returns the text of a layer of the library."""
-    return (ROOT / f"lib/Layers/{layer}.mlir").read_text()
-
-
 def forward(layer: str) -> str:
     """Returns the forward pass of a layer of the library, without what it saves."""
     text = source(layer)
@@ -186,34 +179,6 @@ func.func @scale_by(
 }"""
 
 
-class Kernel:
-    """A kernel whose inputs and outputs have the given storages, with tensors of its own."""
-
-    def __init__(self, graph: str, function: str, isa: str, output: str, shape: tuple[int, int]):
-        strategy = f"""
-            tandem.strategy @stored compute(<f32, f32>) {{
-              tandem.assign input per(column) = {F32}
-              tandem.assign input = {BF16}
-              tandem.assign output per(row) = {F32}
-              tandem.assign output = {output}
-              tandem.assign saved = {output}
-            }}"""
-        self.kernel = tandem.compile(graph + strategy, "stored", function=function, isa=isa)
-        self.planes = {plane.name: self._plane(plane, *shape) for plane in self.kernel.planes}
-
-    @staticmethod
-    def _plane(plane, rows: int, columns: int) -> torch.Tensor:
-        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}.get(plane.type, torch.uint8)
-        entries = torch.ones(plane.entries(columns, rows), dtype=dtype)
-        if plane.sets_size:
-            return torch.randn(rows, columns).to(dtype) if dtype.is_floating_point else (
-                entries.view(rows, columns))
-        return entries
-
-    def __call__(self, **scalars: float) -> None:
-        self.kernel(self.planes, threads=1, **scalars)
-
-
 def methods(layer: str, isa: str, shape: tuple[int, int]) -> dict:
     """Returns a function for each way to compute a layer and to store its result in E4M3 with a
     scale for the tensor."""
@@ -245,9 +210,7 @@ def times(layer: str, isa: str, shape: tuple[int, int], rounds: int) -> dict[str
     todo, found = methods(layer, isa, shape), {}
     for turn in range(rounds + 1):
         for name, run in todo.items():
-            start = time.perf_counter()
-            run()
-            seconds = time.perf_counter() - start
+            seconds = granularity.seconds(run)
             if turn:  # The first round warms up.
                 found.setdefault(name, []).append(1e9 * seconds / (shape[0] * shape[1]))
     print(f"{layer}, {isa}: " + ", ".join(

@@ -7,6 +7,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import json
 import os
 import subprocess
 import sys
@@ -124,3 +125,16 @@ def test_maxima_of_rows():
         found = scales.times(layer, "native", (8, 256), 2)
         assert set(found) == {"just in time", "Group Scaling", "one kernel", "delayed"}
         assert all(len(each) == 2 for each in found.values())
+
+
+def test_command_of_scales(tmp_path):
+    done = subprocess.run(
+        [sys.executable, FOLDER / "scales.py", "--quick", "--steps", "2", "--seeds", "1",
+         "--rounds", "1", "--results", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "seed 0, step 2 of 2" in done.stdout and "swiglu, x86-64-v3: just in time" in done.stdout
+    found = json.loads((tmp_path / "activations_scales.json").read_text())
+    assert list(found["errors"]["0"]) == ["as trained", "outlier channels", "outlier tokens"]
+    assert set(found["errors"]["0"]["as trained"]) == {
+        "4x4", "1x16", "8x8", "1x64", "32x32", "1x1024"}
+    assert found["shape"] == [64, 1024]
