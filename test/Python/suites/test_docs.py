@@ -111,6 +111,10 @@ def test_tutorial(tmp_path, monkeypatch):
     names = {}
     for block in blocks("docs/Tutorial.md", "python"):
         exec(block, names)
+    rows = [row for row in names["doctor"].rows if row["is_own"]]
+    lost = (sum(row["lost"] * row["elements"] for row in rows)
+            / sum(row["elements"] for row in rows))
+    assert 0.35 < lost < 0.5  # about four in ten
     monkeypatch.setenv("PATH", f"{ROOT}/build/bin:{os.environ['PATH']}")
     for block in blocks("docs/Tutorial.md", "sh"):
         printed = subprocess.run(["bash", "-ec", f"set -o pipefail\n{block}"],
@@ -225,6 +229,60 @@ def test_readme_table():
         name = peers.get(name, name)
         assert round(results.bytes[name], 3) == float(count), name
         assert f"{results.mean(name):.2g}" == error, name
+
+
+def bytes_of(strategy, dtype, graph="adamw"):
+    """Returns the bytes that an element of a matrix takes, with its gradient."""
+    import tandem.torch
+    import torch
+    weight = torch.nn.Parameter(torch.zeros(64, 64, dtype=dtype))
+    make = tandem.torch.CAME if graph == "came" else tandem.torch.AdamW
+    options = {"stores_ratio": True} if "ratio" in strategy else {}
+    return make([weight], strategy=strategy, **options).bytes_per_parameter
+
+
+def test_migration_bytes():
+    """The table of docs/Migration.md has the bytes of its strategies."""
+    torch = pytest.importorskip("torch")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([\d., ]+) \|$",
+                      (ROOT / "docs/Migration.md").read_text(), re.MULTILINE)
+    shown = [(peer, name, count) for peer, text, counts in rows
+             for name, count in zip(re.findall(r"`([\w-]+)`", text), counts.split(","))]
+    assert len(shown) == 10
+    for peer, name, count in shown:
+        dtype = torch.float32 if "on f32 weights" in peer else torch.bfloat16
+        assert round(bytes_of(name, dtype), 2) == float(count), name
+
+
+def test_migration_levels():
+    """The levels of FP8-LM take the bytes that docs/Migration.md names."""
+    torch = pytest.importorskip("torch")
+    import tandem.torch
+
+    def take(level):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False)).bfloat16()
+        return tandem.torch.fp8_lm(model, level=level, lr=1e-3).bytes_per_parameter
+    assert "| `fp8_lm(model, level)` | 6 to 11 |" in (ROOT / "docs/Migration.md").read_text()
+    assert [round(take(level), 2) for level in ("O1", "O2")] == [11, 6]
+
+
+def test_migration_errors():
+    """docs/Migration.md has the measured errors of both forms of `flash`."""
+    results = Results(load("accuracy"))
+    text = " ".join((ROOT / "docs/Migration.md").read_text().split())
+    found = re.search(r"its weights end at ([\d.]+) of the distance moved from float64's, those of "
+                      r"`flash` at ([\d.]+) ", text)
+    assert found.groups() == tuple(f"{results.mean(n):.2g}" for n in ("flash-f16", "flash"))
+
+
+def test_came_numbers():
+    """docs/BeyondAdamW.md has CAME's bytes and launches."""
+    torch = pytest.importorskip("torch")
+    text = " ".join((ROOT / "docs/BeyondAdamW.md").read_text().split())
+    assert "take 1.1 bytes a parameter" in text and "its step has seven launches" in text
+    # The weight in bf16 and its gradient take four bytes.
+    assert round(bytes_of("dither-mulaw", torch.bfloat16, "came") - 4, 1) == 1.1
+    assert tandem.compile("came", "dither-mulaw").phases == 7
 
 
 def test_readme_counts():
