@@ -20,7 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification")]
 
-import tandem  # noqa: E402
 import emulated  # noqa: E402
 from bits_code import llvm_version, object_cases, ptx_cases  # noqa: E402
 from bits_kernels import (Case, Unavailable, compile_with, conversion_cases,  # noqa: E402

@@ -18,7 +18,6 @@ file already has are not measured again, so an interrupted run can be resumed.
 """
 
 import argparse
-import json
 import pathlib
 import re
 import sys

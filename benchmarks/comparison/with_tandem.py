@@ -13,7 +13,6 @@ import pathlib
 import re
 import sys
 
-import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The tests have the kernels of single operations and the PTX launcher that needs no GPU.

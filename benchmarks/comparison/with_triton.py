@@ -16,7 +16,6 @@ import numpy as np
 import triton
 import triton.language as tl
 
-import inputs
 import programs
 
 VARIANTS = {

@@ -33,7 +33,6 @@ import progress  # noqa: E402
 
 sys.path.remove(str(DEMO))
 from common import spread  # noqa: E402
-from matplotlib.text import Text  # noqa: E402
 
 STEPS = 300
 SIX = ["fp32", "bf16", "remainder", "flash-f16", "dither-softsign-root", "coat"]

@@ -26,7 +26,6 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 import common
 import gpu_page
-import layer_peers
 import peers
 import references
 import step_report

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from tandem._convert import WIDE_PLANE, Stored, kept_roles, planes_of
 from tandem._param_planes import ParamPlanes, size_of_shape
-from tandem._plane import Plane, RoleKind
+from tandem._plane import Granularity, Plane, RoleKind
 from tandem._storages import floats
 from tandem.jax._convert import Job, convert, zeros
 from tandem.jax._launch import DTYPES, varying_axes

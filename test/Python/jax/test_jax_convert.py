@@ -45,13 +45,16 @@ def uneven_gradients(params, seed):
             for grad in gradients(params, seed)]
 
 
-def trained_torch(strategy, name, params, seeds=range(2), **options):
-    """Returns a PyTorch optimizer after some steps."""
+def make_torch(name, tensors, **options):
     torch = pytest.importorskip("torch")
     import tandem.torch
-    optimizer = getattr(tandem.torch, KINDS[name])(
-        [torch.nn.Parameter(to_torch(x)) for x in params], strategy=strategy,
-        **{"min_8bit_size": 0} | options)
+    return getattr(tandem.torch, KINDS[name])([torch.nn.Parameter(x) for x in tensors],
+                                              **{"min_8bit_size": 0} | options)
+
+
+def trained_torch(strategy, name, params, seeds=range(2), **options):
+    """Returns a PyTorch optimizer after some steps."""
+    optimizer = make_torch(name, map(to_torch, params), strategy=strategy, **options)
     tensors = optimizer.param_groups[0]["params"]
     for seed in seeds:
         for tensor, grad in zip(tensors, uneven_gradients([to_jax(t) for t in tensors], seed)):
@@ -61,25 +64,25 @@ def trained_torch(strategy, name, params, seeds=range(2), **options):
 
 
 def compared(source, target, name="adamw", shapes=SHAPES, dtypes=None, written=False,
-             bound=0, path=(STRATEGY_PATH,), **options):
+             bound=0, path=(STRATEGY_PATH,), graph=None, **options):
     """Converts in both libraries and compares, also after another step."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     import tandem.torch
-    ours, theirs = make(source, name, path=path), make(target, name, min_8bit_size=bound, path=path)
+    given = {"path": path} | (graph or {})
+    ours, theirs = make(source, name, **given), make(target, name, min_8bit_size=bound, **given)
     params = arrays(shapes, dtype_of(ours))
     params = [x.astype(dtype) for x, dtype in zip(params, dtypes or [dtype_of(ours)] * len(params))]
-    optimizer, tensors = trained_torch(source, name, params, path=path)
+    optimizer, tensors = trained_torch(source, name, params, **given)
     if written:
         tensors[0].data.mul_(0.75)
-    given = [to_jax(t) for t in tensors]
-    state = state_of_torch(ours, [optimizer.state.get(t, {}) for t in tensors], given)
+    leaves = [to_jax(t) for t in tensors]
+    state = state_of_torch(ours, [optimizer.state.get(t, {}) for t in tensors], leaves)
     state_dict, weights = tandem.torch.convert_state(
         optimizer.state_dict(), tensors, target, min_8bit_size=bound, path=path, **options)
     convert = jax.jit(functools.partial(convert_state, source=ours, target=theirs, **options))
-    params, state = convert(state, given)
+    params, state = convert(state, leaves)
     assert_same_bits(params, [to_jax(w) for w in weights])
-    loaded = getattr(tandem.torch, KINDS[name])([torch.nn.Parameter(w) for w in weights],
-                                                strategy=target, min_8bit_size=bound, path=path)
+    loaded = make_torch(name, weights, strategy=target, min_8bit_size=bound, **given)
     loaded.load_state_dict(state_dict)
     want = state_of_torch(theirs, [loaded.state.get(p, {}) for p in
                                    loaded.param_groups[0]["params"]], params)
@@ -99,6 +102,13 @@ def test_bits_of_pytorch(source, target):
 def test_groups_of_other_lengths(source, target):
     """Short rows that share one scale are grouped differently for another group length."""
     compared(source, target, shapes=[(24, 80), (30, 40)])
+
+
+@pytest.mark.parametrize(("source", "target"), (
+    ("dither-ratio4", "fp32"), ("fp32", "dither-ratio4"), ("residual-ratio4", "coded-ratio4")))
+def test_codes_of_four_bits(source, target):
+    """A byte holds the codes of two elements, also where a row has an odd number of them."""
+    compared(source, target, shapes=[(24, 80), (30, 45), (7, 33)], graph={"stores_ratio": True})
 
 
 @pytest.mark.parametrize("source", ("fp8-collage-plus", "dither-softsign-root"))

@@ -17,7 +17,7 @@ import pytest
 
 import tandem
 from support.fake_gpu import open_gpu
-from support.kernels import STRATEGY_PATH, assert_same, integers_of, strategy_text
+from support.kernels import STRATEGY_PATH, assert_same, integers_of
 from tandem._plane import Granularity, RoleKind
 
 TYPES = {"bf16": np.uint16, "f16": np.uint16, "f32": np.float32, "i8": np.int8,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases, step,
+from model import (GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases, step,
                    takes_whole_tensors)
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, check_all, compiled,
                              integers_of, run, seed_of)

@@ -17,8 +17,7 @@ import tandem
 from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
                    plane_groups, plane_types, smallest_group, step,
                    takes_whole_tensors)
-from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
-                         RootCode, SoftsignCode, f32_exp2, f32_log2)
+from model.codes import (MinifloatCode, f32_exp2, f32_log2)
 from model.formats import decode, encode
 from model.scaled import Coded, Masked, Residual, Scaled, choose_scale, decode_scale
 from model.storage import Draw, Plain

@@ -8,7 +8,6 @@ from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import local_of, shard_of
 from tandem.torch._versions import increment_versions
 from tandem.torch.optim._groups import ParamGroups
-from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim.state._values import write_weight
 from tandem.torch.optim.state._weights import own_optimizer, weight_of
 

@@ -16,7 +16,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tandem
 import tandem.torch as tt
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)

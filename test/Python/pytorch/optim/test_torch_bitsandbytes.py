@@ -21,8 +21,7 @@ torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
 from model.codes import DynamicCode, nearest_f32
-from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
-                                set_gradients, train)
+from support.torch_bits import (assert_same_bits, bits, parameters, set_gradients, train)
 from tandem.torch.optim.peers._dynamic_map import dynamic_map, nan_code, recoded, sign_of
 
 SHAPES = [(1, 4690), (40,), (5000,), ()]

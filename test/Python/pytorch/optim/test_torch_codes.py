@@ -197,7 +197,7 @@ def test_zero_grad(to_none, path):
     optimizer.zero_grad(to_none)
     assert optimizer.live_bytes()["gradients"] == 0
     loss_of(model, 1).backward()
-    other, q = model_of(), None
+    other = model_of()
     twin = make("grad-only", path, other.parameters())
     loss_of(other, 1).backward()
     optimizer.step()

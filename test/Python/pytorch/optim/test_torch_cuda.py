@@ -408,7 +408,7 @@ def test_muon(gpu, options):
 def test_numbers_of_a_graph_are_those_of_its_capture(gpu):
     """Later steps with other values do not change them."""
     want = make("AdamW", "bf16")
-    grads = fixed_gradients(want)
+    fixed_gradients(want)
     for lr in (1e-2, 1e-2, 0.5, 1e-2, 0.5):
         want.param_groups[0]["lr"] = lr
         want.step()

@@ -368,11 +368,11 @@ def test_accumulation_and_average():
 
 def test_one_parameter_at_a_time():
     ours, theirs = parameters(torch.bfloat16), parameters(torch.bfloat16)
-    one, other = muon(ours, "dither-mulaw", lr=0.01, gradient_release=True), muon(
-        theirs, "dither-mulaw", lr=0.01)
+    optimizers = (muon(ours, "dither-mulaw", lr=0.01, gradient_release=True),
+                  muon(theirs, "dither-mulaw", lr=0.01))
     for of in (ours, theirs):
         sum((p * p).sum() for p in of).backward()
-    other.step()
+    optimizers[1].step()
     assert all(map(torch.equal, ours, theirs))
 
 

@@ -8,7 +8,6 @@
 #
 #===----------------------------------------------------------------------===#
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")

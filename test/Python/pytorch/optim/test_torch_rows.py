@@ -15,7 +15,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tandem
 import tandem.torch as tt
 from model import cases, plane_entries, plane_types
 from model import steps as model_steps

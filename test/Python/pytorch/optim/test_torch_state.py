@@ -16,7 +16,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tandem
 import tandem.torch as tt
 from model import cases
 from support.torch_bits import (LIBRARY, assert_same_bits, bits, dtype_of, parameters,

@@ -15,7 +15,7 @@ from tandem.torch.optim.diagnosis._advice import Advice, advise
 from tandem.torch.optim.diagnosis._doctor import STRATEGIES
 from tandem.torch.optim.diagnosis._edges import Edges
 from tandem.torch.optim.diagnosis._findings import Finding, Measured, Ratio, finding
-from tandem.torch.optim.diagnosis._origins import Origin, TandemOrigin, origin_of
+from tandem.torch.optim.diagnosis._origins import Origin, origin_of
 from tandem.torch.optim.diagnosis._samples import Sample
 from tandem.torch.optim.diagnosis._shadows import Shadow
 from tandem.torch.optim.diagnosis._taps import Taps
