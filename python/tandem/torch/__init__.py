@@ -23,7 +23,7 @@ from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
                              emulate)
-from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax,
+from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax, AdamMini,
                                 AdamW, AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion,
                                 Muon, NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
                                 WeightAverage, averaged_weights, averages, change_strategy,
@@ -32,7 +32,7 @@ from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor
 
 share_threads()
 
-__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
            "CAME", "GradientAllReduce", "LAMB", "Lion", "MARS", "MaskSetting", "Memory", "Muon", "NAdam",
            "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",

@@ -89,12 +89,12 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(torch.int16)
 
 
-def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
-    """Returns the size of a tensor as a matrix. Rows are along the first dimension; a vector is
-    one row."""
+def rows_and_columns(tensor: torch.Tensor, joined: int = 1) -> tuple[int, int]:
+    """Returns the size of a tensor as a matrix. Rows are along the first dimension, `joined` of them
+    as one; a vector is one row."""
     if tensor.dim() < 2:
         return 1, tensor.numel()
-    return len(tensor), math.prod(tensor.shape[1:])
+    return -(-len(tensor) // joined), math.prod(tensor.shape[1:]) * joined
 
 
 def rows_in_memory(tensor: torch.Tensor, group: int) -> tuple[int, int]:

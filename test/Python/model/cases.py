@@ -55,13 +55,18 @@ TYPICAL = {
 
 def hypers(graph, strategy=None, **changed):
     """Returns typical hyperparameters of a graph; eps fits the strategy's component."""
-    values = {name: TYPICAL[name] for name in GRAPHS[graph].hypers}
+    return typical(GRAPHS[graph].hypers, strategy) | changed
+
+
+def typical(names, strategy=None):
+    """Returns typical values of hyperparameters; eps fits the strategy's component."""
+    values = {name: TYPICAL[name] for name in names}
     if strategy is not None and strategy.component and "eps" in values:
         # The smallest subnormal is the least eps that does not round to zero.
         tiny = decode(strategy.component, np.array(
             [1], dtype=FORMATS[strategy.component].dtype))[0]
         values["eps"] = max(values["eps"], float(tiny))
-    return values | changed
+    return values
 
 
 #===----------------------------------------------------------------------===#

@@ -193,7 +193,20 @@ def _came(k, h):
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, -h.lr))
 
 
+def _adam_mini(k, h):
+    g, columns = k.read("grad"), _F32(k.shape[1])
+    c1, c2 = (1.0 / (1.0 - beta**h.step) for beta in (h.beta1, h.beta2))
+    mean = k.row_sums(k.mul(g, g)) / columns
+    v = k.ema("exp_avg_sq_row", h.beta2, _F32(1.0 - h.beta2) * mean)
+    factor = k.div(_F32(c1), k.add(k.sqrt(k.mul(v, c2)), h.eps))
+    m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(k.mul(m, factor[:, None]), -h.lr))
+
+
 MATRIX_GRAPHS = {
+    "adam_mini": MatrixGraph(
+        _adam_mini, {"exp_avg": "element", "exp_avg_sq_row": "row"},
+        ("lr", "beta1", "beta2", "eps", "weight_decay")),
     "came": MatrixGraph(
         _came, {"exp_avg": "element", "exp_avg_sq_row": "row", "exp_avg_sq_col": "column",
                 "exp_avg_res_row": "row", "exp_avg_res_col": "column"},

@@ -38,12 +38,10 @@ from model.strategies import Strategy
 from model.scaled import ROW, Scaled
 from model.storage import Master, Plain
 from support.delayed import with_delayed_gradients
+from support.fsdp2_cases import CASES, SIZES
 from support.gloo import error_text
 from support.kernels import write_strategies
 from tandem.torch import _exchange
-
-#: Sizes that no number of ranks divides, and vectors whose shards cut groups of scales.
-SIZES = (24, 133, 256)
 
 
 class Model(torch.nn.Module):
@@ -59,7 +57,14 @@ class Model(torch.nn.Module):
         return self.last(self.norm(self.first(x)))
 
 
-def optimizer_of(params, strategy, optimizer="AdamW", **options):
+def optimizer_of(params, strategy, optimizer="AdamW", head_dim=None, **options):
+    """Returns an optimizer. With `head_dim`, the parameters of the last layer are in a group with
+    this option."""
+    if head_dim:
+        others, last = [], []
+        for param in params:
+            (last if len(param) == SIZES[2] else others).append(param)
+        params = [{"params": others}, {"params": last, "head_dim": head_dim}]
     return getattr(tt, optimizer)(params, strategy=strategy, lr=0.01, **options)
 
 
@@ -146,36 +151,6 @@ def sharded(dtype=torch.bfloat16, **options):
     for layer in (model.first, model.last):
         fully_shard(layer, **options)
     return fully_shard(model, **options)
-
-
-#: Each storage and each reduction: (strategy, options).
-CASES = {
-    "collage-plus": ("collage-plus", {}),
-    "accumulated": ("collage-plus", {"parts": 2}),
-    "clipped": ("collage-plus", {"clips": True}),
-    "coat": ("coat", {"min_8bit_size": 0}),
-    "adam8bit": ("adam8bit", {"min_8bit_size": 0}),
-    "random bits": ("bf16-stochastic", {}),
-    "flash": ("flash", {}),
-    "weights in codes": ("fp8-collage-plus", {"min_8bit_size": 0}),
-    "scales of tensors": ("fp8-lm", {"min_8bit_size": 0}),
-    "softsign": ("dither-softsign-root", {"min_8bit_size": 0}),
-    "average": ("dither-mulaw", {"ema_decay": 0.9, "min_8bit_size": 0}),
-    "average, scales": ("fp8-lm", {"ema_decay": 0.9, "min_8bit_size": 0}),
-    "max_norm": ("collage-plus", {"max_norm": 0.5}),
-    "max_norm, scales": ("coat", {"max_norm": 0.5}),
-    "metrics": ("collage-plus", {"metrics": True, "skip_nonfinite": True}),
-    "maximize": ("collage-plus", {"maximize": True}),
-    "LAMB": ("coat", {"optimizer": "LAMB", "min_8bit_size": 0}),
-    "cautious": ("flash-f16", {"decay": "before", "cautious": True, "min_8bit_size": 0}),
-    "AdEMAMix": ("flash-f16", {"optimizer": "AdEMAMix", "min_8bit_size": 0}),
-    "schedule-free": ("dither-mulaw", {"optimizer": "AdamWScheduleFree", "min_8bit_size": 0}),
-    "Adafactor": ("collage-plus", {"optimizer": "Adafactor"}),
-    "CAME": ("dither-mulaw", {"optimizer": "CAME", "min_8bit_size": 0}),
-    "MARS": ("flash-f16", {"optimizer": "MARS", "min_8bit_size": 0}),
-    "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
-    "release": ("collage-plus", {"gradient_release": True}),
-}
 
 
 def fsdp2():

@@ -10,13 +10,13 @@ All of them are subclasses of :class:`Optimizer`, which takes any optimizer grap
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 
-from tandem.torch.optim._adam_family import Adamax, Adan, AdEMAMix, NAdam, RAdam
+from tandem.torch.optim._adam_family import MARS, Adamax, Adan, AdEMAMix, NAdam, RAdam
 from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adadelta, Adafactor, Adagrad, Adam, AdamW,
                                          Lion, RMSprop, Rprop)
-from tandem.torch.optim._mars_came import CAME, MARS
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
 from tandem.torch.optim._qk_clip import qk_clip
+from tandem.torch.optim._row_moments import CAME, AdamMini
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
@@ -29,7 +29,7 @@ from tandem.torch.optim.state._matching import IncompatibleKeys
 from tandem.torch.optim.state._averages import averaged_weights, averages
 from tandem.torch.optim.state._weights import WeightAverage, weights
 
-__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
+__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "CAME", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "MARS", "Muon",
            "NAdam", "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
            "averaged_weights", "averages",

@@ -22,8 +22,9 @@ from tandem.torch.optim.state._specs import StateSpecs
 
 #: Options of a param group that select the kernel for its parameters and its inputs.
 OPTIONS = ("strategy", "min_8bit_size", "min_8bit_vector_size", "maximize")
-#: These, and the option of groups that have one, which selects the graph for their parameters.
-SELECTING = (*OPTIONS, "use_muon")
+#: These, and the options of groups of some optimizers, which select the graph for their parameters
+#: and the rows that it sees.
+SELECTING = (*OPTIONS, "use_muon", "head_dim")
 
 
 def check_options(group: Mapping, index: int) -> None:

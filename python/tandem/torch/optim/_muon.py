@@ -209,7 +209,9 @@ def _divided(params: Iterable, adamw: Mapping) -> list[dict]:
     if None in groups:
         groups = [{"params": given}]
     divided = [part for group in groups for part in _parts(group, adamw)]
-    refuse_division(len(groups), len(divided))
+    refuse_division(len(groups), len(divided), "Muon divides them into matrices and other "
+                    "parameters; give it groups with use_muon=True and use_muon=False, the latter "
+                    "with lr=")
     return divided
 
 

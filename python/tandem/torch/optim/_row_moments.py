@@ -1,4 +1,4 @@
-"""MARS, whose moments are of corrected gradients, and CAME, whose second moments are means."""
+"""Optimizers whose second moments are means over rows or columns of matrices: CAME and Adam-mini."""
 
 from __future__ import annotations
 
@@ -9,129 +9,7 @@ import torch
 from tandem import _graphs
 from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim._library import _given, _Library
-
-#===------------------------------------------------------------------------===#
-# MARS
-#===------------------------------------------------------------------------===#
-
-
-#: Options of the authors' MARS and of pytorch_optimizer's, and their values with which these take our
-#: steps.
-_PEERS_OPTIONS = {"mars_type": ("adamw", "mars-adamw"), "ams_bound": (False,), "cautious": (False,),
-                  "weight_decouple": (True,), "fixed_decay": (False,)}
-
-
-class _MARSHypers(Hypers):
-    """MARS's hyperparameters: those of parameters of fewer than two dimensions are AdamW's."""
-
-    is_shaped = True
-
-    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-        return (1, 1) if len(shape) > 1 else None
-
-    def given(self, name: str, group: Mapping, shape: tuple[int, ...] | None = None) -> object:
-        found = super().given(name, group)
-        if shape is not None or group["optimize_1d"] or name == "eps":
-            return found
-        if name == "lr" and isinstance(found, torch.Tensor) and group["lr_1d_factor"] != 1.0:
-            raise ValueError("a learning rate in a tensor is that of all parameters; give vectors "
-                             "a param group of their own, and leave lr_1d out")
-        return found if name == "lr" else None
-
-    def value_at(self, name: str, group: Mapping, index: int, step: int,
-                 dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
-        if shape is None and not group["optimize_1d"]:
-            return self._value_1d(name, group, index)
-        return 1.0 if name == "limit" else self.number(name, group, index)
-
-    def _value_1d(self, name: str, group: Mapping, index: int) -> float:
-        """Returns a hyperparameter of AdamW, which has neither a correction nor a limit."""
-        if name in ("beta1", "beta2"):
-            return _pair_1d(group, index)[name == "beta2"]
-        if name == "limit":
-            return torch.finfo(torch.float32).max
-        if name == "gamma":
-            return 0.0
-        if name == "weight_decay":
-            return _positive_1d("weight_decay_1d", group, index)
-        value = self.number(name, group, index)
-        return value * _positive_1d("lr_1d_factor", group, index) if name == "lr" else value
-
-    def check(self, group: Mapping, index: int) -> None:
-        if (gamma := self.number("gamma", group, index)) > 1:
-            raise ValueError(f"gamma of param group {index} is {gamma:g}; it must be from 0 to 1")
-
-    @property
-    def flags(self) -> list[str]:
-        return [*super().flags, *_PEERS_OPTIONS]
-
-    def check_flags(self, group: Mapping, index: int) -> None:
-        for name, ours in _PEERS_OPTIONS.items():
-            if group.get(name, ours[0]) not in ours:
-                raise ValueError(f"param group {index} has {name}={group[name]!r}, which the kernel "
-                                 "of MARS does not compute; leave it out")
-        super().check_flags({k: v for k, v in group.items() if k not in _PEERS_OPTIONS}, index)
-
-
-def _pair_1d(group: Mapping, index: int) -> tuple[float, float]:
-    """Returns the decays of parameters of fewer than two dimensions."""
-    betas = group["betas_1d"]
-    if not (isinstance(betas, (tuple, list)) and len(betas) == 2
-            and all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in betas)):
-        raise ValueError(f"betas_1d of param group {index} is {betas!r}; it must be a pair of "
-                         "numbers from 0 to below 1")
-    return float(betas[0]), float(betas[1])
-
-
-def _positive_1d(name: str, group: Mapping, index: int) -> float:
-    """Returns another option of these parameters."""
-    value = group[name]
-    if not (isinstance(value, (int, float)) and value >= 0):
-        raise ValueError(f"{name} of param group {index} is {value!r}; it must be a number, at "
-                         "least 0")
-    return float(value)
-
-
-class MARS(_Library):
-    """MARS with AdamW's update (Yuan et al. 2024).
-
-    Moments are averages of a corrected gradient: the gradient plus a share of its difference from
-    the previous step's, scaled down to a norm of at most 1 in each parameter. (The paper calls this
-    form "approximate", since its exact form needs the current batch's gradient at the previous
-    weights.) Parameters of fewer than two dimensions are updated by AdamW.
-
-    Args:
-        lr: the learning rate (3e-3).
-        betas: the decays of both moments (0.95, 0.99).
-        gamma: the share of the difference, times (1 - beta1) / beta1 (0.025).
-        optimize_1d: whether parameters of fewer than two dimensions are updated in the same way.
-        lr_1d: the learning rate of these; None for ``lr``. A param group has its ratio to
-            ``lr``, ``lr_1d_factor``, so that a scheduler changes both.
-        betas_1d: the decays of these.
-        weight_decay_1d: the decay of these.
-    """
-
-    _HYPERS = _MARSHypers
-
-    def __init__(self, params: Iterable, lr=None, betas=None, eps=None, weight_decay=None,
-                 gamma=None, *, optimize_1d: bool = False, lr_1d=None, betas_1d=(0.9, 0.95),
-                 weight_decay_1d: float = 0.1, **options):
-        rate = 3e-3 if lr is None else float(lr)
-        if lr_1d is not None and not rate:
-            raise ValueError("lr_1d is a multiple of lr, which is 0; give vectors a param group of "
-                             "their own, or leave lr_1d out")
-        self._own = {"optimize_1d": bool(optimize_1d), "betas_1d": betas_1d,
-                     "lr_1d_factor": 1.0 if lr_1d is None else float(lr_1d) / rate,
-                     "weight_decay_1d": weight_decay_1d}
-        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, gamma=gamma)
-        super().__init__(params, "mars", **hypers, **options)
-
-    def _defaults(self) -> dict:
-        """Returns the defaults of a param group. The kernel does not know all of them."""
-        defaults = super()._defaults()
-        del defaults["limit"]
-        return defaults | self._own
-
+from tandem.torch.optim._wrappers import refuse_division
 
 #===------------------------------------------------------------------------===#
 # CAME
@@ -176,3 +54,104 @@ class CAME(_Library):
         hypers = _given(lr=lr, eps=eps, clip_threshold=clip_threshold, betas=betas,
                         weight_decay=weight_decay)
         super().__init__(params, "came", vectors="came_vector", **hypers, **options)
+
+
+#===------------------------------------------------------------------------===#
+# Adam-mini
+#===------------------------------------------------------------------------===#
+
+#: The components of dotted names that models use for the projections to queries and keys.
+_QUERIES_AND_KEYS = frozenset(("q_proj", "k_proj", "wq", "wk", "query", "key", "q", "k"))
+
+
+class _AdamMiniHypers(Hypers):
+    """Adam-mini's hyperparameters."""
+
+    def check(self, group: Mapping, index: int) -> None:
+        rows = group["head_dim"]
+        if rows is None:
+            return
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+            raise ValueError(f"head_dim of param group {index} is {rows!r}; it must be the number of "
+                             "rows of an attention head, or None")
+        for param in group["params"]:
+            if param.dim() > 1 and len(param) % rows:
+                raise ValueError(
+                    f"param group {index} has head_dim={rows} and a parameter of the shape "
+                    f"{tuple(param.shape)}, whose {len(param)} rows are not a multiple of it; give "
+                    "the parameter a param group of its own, with head_dim=None")
+
+
+class AdamMini(_Library):
+    """Adam-mini (Zhang et al. 2024): AdamW whose second moment is one number for each row of a
+    matrix, which is an output neuron or a token, or for each attention head of queries and keys.
+
+    Weight decay is applied before the update, as in torch.optim.AdamW. Parameters with fewer than
+    two dimensions are updated by AdamW; those with more are refused.
+
+    Args:
+        params: named parameters, such as ``model.named_parameters()``, or param groups.
+        lr: the learning rate (1e-3).
+        betas: the decays of both moments (0.9, 0.999).
+        eps: the number that is added to the root of the second moment (1e-8).
+        weight_decay: the weight decay (0, as in the authors' code).
+        head_dim: the number of rows of an attention head, an option of param groups. The rows of a
+            head have one second moment, as the paper advises for queries and keys. The optimizer's
+            own applies to the parameters whose names say that they project to queries or keys, and
+            divides groups into these and others; that of a param group applies to all of its
+            matrices. None for a second moment of each row.
+    """
+
+    _HYPERS = _AdamMiniHypers
+
+    def __init__(self, params: Iterable, lr=None, betas=None, eps=None, weight_decay=None, *,
+                 head_dim: int | None = None, **options):
+        if options.get("metrics"):
+            raise ValueError("AdamMini has no metrics, as kernels of matrices have none; leave "
+                             "metrics=True out")
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        super().__init__(_with_heads(params, head_dim), "adam_mini", vectors="adamw_decay_before",
+                         **hypers, **options)
+
+    def _defaults(self) -> dict:
+        """Returns the defaults of a param group, with those of the graph of matrices."""
+        return super()._defaults() | {"weight_decay": 0.0, "head_dim": None}
+
+
+def _with_heads(params: Iterable, head_dim: int | None) -> Iterable:
+    """Returns param groups of which those of queries and keys have a dimension of heads."""
+    if head_dim is None:
+        return params
+    given = list(params)
+    groups = [dict(group) if isinstance(group, Mapping) else None for group in given]
+    if None in groups:
+        groups = [{"params": given}]
+    divided = [part for group in groups for part in _parts(group, head_dim)]
+    if not any(group.get("head_dim") for group in divided):
+        raise ValueError(
+            f"head_dim={head_dim} is for queries and keys, but no parameter has a name of these "
+            f"({', '.join(sorted(_QUERIES_AND_KEYS))}); pass model.named_parameters(), or give "
+            "head_dim to the param group of queries and keys, and not to the optimizer")
+    refuse_division(len(groups), len(divided), "AdamMini divides them into queries and keys, and "
+                    "others; give head_dim to a param group of queries and keys")
+    return divided
+
+
+def _parts(group: dict, head_dim: int) -> list[dict]:
+    """Returns a param group as those of queries and keys, and of others."""
+    given = group["params"]
+    members = [given] if isinstance(given, torch.Tensor) else list(given)
+    heads = [member for member in members if _projects_to_heads(member)]
+    if "head_dim" in group or not heads:
+        return [group | {"params": members}]
+    others = [member for member in members if not _projects_to_heads(member)]
+    made = [group | {"params": heads, "head_dim": head_dim}]
+    return [*([group | {"params": others}] if others else []), *made]
+
+
+def _projects_to_heads(member: object) -> bool:
+    """Returns whether a parameter is named, and is a projection to queries or keys."""
+    if not isinstance(member, tuple):
+        return False
+    name, param = member
+    return param.dim() > 1 and not _QUERIES_AND_KEYS.isdisjoint(name.split("."))

@@ -188,9 +188,14 @@ def refuse_part(kernel: Kernel, accumulation: str | None) -> None:
     )
 
 
-def refuse_division(before: int, after: int) -> None:
+def refuse_division(before: int, after: int, how: str) -> None:
     """Refuses to divide param groups in an optimizer that a ZeroRedundancyOptimizer creates, which
     has as many groups of its own.
+
+    Args:
+        before: the number of groups that were given.
+        after: the number of groups after the division.
+        how: how the optimizer divides them, and which groups it does not divide.
 
     Raises:
         ValueError: the number of groups changes.
@@ -198,9 +203,7 @@ def refuse_division(before: int, after: int) -> None:
     if before == after or not has_ranks() or not _is_created_by_zero():
         return
     raise ValueError(
-        "ZeroRedundancyOptimizer keeps the param groups that it was given, and Muon divides "
-        "them into matrices and other parameters; give it groups with use_muon=True and "
-        "use_muon=False, the latter with lr=")
+        f"ZeroRedundancyOptimizer keeps the param groups that it was given, and {how}")
 
 
 def _is_created_by_zero() -> bool:

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
-from support.fsdp2_ranks import CASES
+from support.fsdp2_cases import CASES
 from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"

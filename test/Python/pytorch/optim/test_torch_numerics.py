@@ -217,6 +217,17 @@ def clipped(params):
     return optimizer
 
 
+def adam_mini(params, name, lr, betas, eps, decay):
+    """Returns the authors' Adam-mini. A matrix has the mean of a row if its name is "mlp", and that
+    of 8 rows of 3 elements if it is "q_proj"; a vector is a bias, which is updated by AdamW."""
+    named = [(name if p.dim() > 1 else "bias", p) for p in params]
+    optimizer = pytest.importorskip("adam_mini").Adam_mini(
+        named, lr, betas, eps, dim=12, n_heads=6, verbose=False)
+    for group in optimizer.param_groups:
+        group["weight_decay"] = decay
+    return optimizer
+
+
 class CautiousReference(torch.optim.Optimizer):
     """AdamW and Lion with cautious masks as timm has them (adamw.py and lion.py, caution=True)."""
 
@@ -305,6 +316,11 @@ REFERENCES = {
         lambda p: tt.CAME(p, 1e-2, (1e-20, 1e-12), 0.25, (0.8, 0.9, 0.95), strategy="fp32"),
         lambda p: pytest.importorskip("came_pytorch").CAME(
             p, 1e-2, (1e-20, 1e-12), 0.25, (0.8, 0.9, 0.95))),
+    "adam-mini": (lambda p: tt.AdamMini(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
+                  lambda p: adam_mini(p, "mlp", 1e-2, (0.8, 0.95), 1e-6, 0.1)),
+    "adam-mini-heads": (
+        lambda p: tt.AdamMini([{"params": p, "head_dim": 8}], 1e-2, strategy="fp32"),
+        lambda p: adam_mini(p, "q_proj", 1e-2, (0.9, 0.999), 1e-8, 0.0)),
     "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
                  lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),

@@ -48,7 +48,7 @@ KINDS = {
 }
 
 #: Optimizers whose states were not measured.
-UNMEASURED = ("ASGD", "Adadelta", "Adamax", "Adan", "CAME", "MARS", "Rprop")
+UNMEASURED = ("ASGD", "AdamMini", "Adadelta", "Adamax", "Adan", "CAME", "MARS", "Rprop")
 
 #: The names of optimizers for which errors were measured.
 MEASURED = tuple(name for name, kind in KINDS.items() if kind.has_errors)

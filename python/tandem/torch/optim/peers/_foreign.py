@@ -45,11 +45,13 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "mars": (*_ADAM, "last_grad"),
     "came": ("exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"),
     "came_vector": _ADAM,
+    "adam_mini": ("exp_avg", "exp_avg_sq_row"),
 }
 #: The graphs of weights with fewer than two dimensions.
-_VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector"}
+_VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector", "adam_mini": "adamw_decay_before"}
 #: Entries that some graphs compute from the step, and names of states in other libraries.
-_COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",)}
+_COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",),
+             "adam_mini": ("neuron_per_gpu", "head_per_gpu", "reduced", "block_numel")}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
 _UNCOUNTED = ("adadelta", "came", "came_vector", "lion", "lion_cautious", "muon", "rmsprop", "rprop",
@@ -129,6 +131,8 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     names = _RENAMED.get(graph, {})
     state = {names.get(name, name): value for name, value in state.items()
              if name not in _COMPUTED.get(graph, ())}
+    if graph == "adam_mini":
+        state = _of_adam_mini(state, weight)
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
@@ -155,6 +159,21 @@ def _with_offset(state: Mapping, weight: torch.Tensor, group: Mapping, label: st
     _check_shape(state["z"], "z", weight.shape, weight, label)
     others = {name: value for name, value in state.items() if name != "z"}
     return {"step": group.get("k", 0)} | others | {"offset": state["z"].float() - weight.float()}
+
+
+def _of_adam_mini(state: Mapping, weight: torch.Tensor) -> dict:
+    """Returns a state of the authors' Adam-mini under our names. It views the first moment as a
+    row for each head, and has one second moment for a whole vector that is not a bias."""
+    state = dict(state)
+    if "m" in state:
+        state["exp_avg"] = state.pop("m").reshape(weight.shape)
+    if "v" in state:
+        state["exp_avg_sq"] = state.pop("v")
+    if (mean := state.pop("vmean", None)) is not None:
+        is_vector = weight.dim() < 2
+        state["exp_avg_sq" if is_vector else "exp_avg_sq_row"] = (
+            mean.expand(weight.shape) if is_vector else mean.reshape(-1))
+    return state
 
 
 def _graph_for(graph: str, weight: torch.Tensor) -> str:
@@ -224,7 +243,8 @@ def _value(state: Mapping, role: str, weight: torch.Tensor, label: str) -> torch
     tensor = _dequantized(tensor) if _is_torchao(tensor) else tensor
     _check_plain(tensor, role, label)
     tensor = _without_kept_dim(tensor, role)
-    _check_shape(tensor, role, _shape_of(role, weight), weight, label)
+    if not _is_of_joined_rows(tensor, role, weight):
+        _check_shape(tensor, role, _shape_of(role, weight), weight, label)
     return tensor.detach().float()
 
 
@@ -246,6 +266,12 @@ def _shape_of(role: str, weight: torch.Tensor) -> torch.Size:
     if role in _ROW_MEANS:
         return weight.shape[:1]
     return weight.shape[1:] if role in _COLUMN_MEANS else weight.shape
+
+
+def _is_of_joined_rows(tensor: torch.Tensor, role: str, weight: torch.Tensor) -> bool:
+    """Returns whether a mean of rows has an entry for several of them, such as those of a head."""
+    return (role in _ROW_MEANS and tensor.dim() == 1 and 0 < len(tensor) < len(weight)
+            and len(weight) % len(tensor) == 0)
 
 
 def _without_kept_dim(tensor: torch.Tensor, role: str) -> torch.Tensor:

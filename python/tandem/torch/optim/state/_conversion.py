@@ -53,21 +53,23 @@ def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], like: torch.Tensor
 def convert_tensors(sources: Sequence, source: str, targets: Sequence, target: str,
                     planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
                     fresh: bool = True, matrix: bool = False, floor: bool = False,
-                    has_rows: bool = True, group: int = 1, executor: Executor = CPU,
+                    has_rows: bool = True, group: int = 1, joined_rows: int = 1,
+                    executor: Executor = CPU,
                     places: Sequence[tuple[int, Sharding | None]] = (),
                     exchange: Exchange | None = None,
                     likes: Sequence[torch.Tensor] = ()) -> None:
     """Converts tensors, given by their planes, to another storage.
 
     `planes` describes the targets' planes. The first plane of each source or of its target has
-    an entry for each element, unless `likes` has a tensor of each one's shape. `matrix` is whether the tensors belong to a graph of matrices, `floor` whether
-    targets are second moments, and `has_rows` whether groups start anew in each row; `group` is
-    the length up to which rows are joined. All tensors are on one device. For shards, `places`
+    an entry for each element, unless `likes` has a tensor of each one's shape. `matrix` is whether
+    the tensors belong to a graph of matrices, `floor` whether targets are second moments, and
+    `has_rows` whether groups start anew in each row; `group` is the length up to which rows are
+    joined, and `joined_rows` the number of rows that are one for a graph of matrices. All tensors are on one device. For shards, `places`
     has the first elements and the shardings, and `exchange` connects the ranks.
     """
     def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
         if matrix:
-            return rows_and_columns(tensor)
+            return rows_and_columns(tensor, joined_rows)
         return rows_in_memory(tensor, group) if has_rows else tensor.numel()
 
     conversion(source, target, adds, fresh, matrix, floor, executor.target).run(

@@ -66,11 +66,11 @@ def _planes(spec: StateSpec, role: str, weight: torch.Tensor, state: dict) -> li
     ]
 
 
-def _shape_of(stored: Stored, like: torch.Tensor) -> torch.Tensor:
+def _shape_of(stored: Stored, like: torch.Tensor, spec: StateSpec) -> torch.Tensor:
     """Returns a tensor of the shape of one of a parameter's states: the parameter's, or that of a
-    vector with an entry for each row or column."""
-    shape = {Granularity.ROW: like.shape[:1],
-             Granularity.COLUMN: like.shape[1:]}.get(stored.planes[0].per)
+    vector with an entry for each of the kernel's rows or columns."""
+    rows, columns = spec.size_of(like)
+    shape = {Granularity.ROW: (rows,), Granularity.COLUMN: (columns,)}.get(stored.planes[0].per)
     return like if shape is None else torch.empty(shape, device="meta")
 
 
@@ -85,7 +85,7 @@ def _carry_role(ours: Stored, theirs: Stored, source: StateSpec, target: StateSp
         tensors = [target.empty(plane, like) for plane in theirs.planes]
         convert(spec, [planes], ours.storage, [tensors], theirs.storage, theirs.planes,
                         matrix=ours.matrix if ours.is_grouped else theirs.matrix,
-                        floor=theirs.floor, likes=[_shape_of(ours, like)])
+                        floor=theirs.floor, likes=[_shape_of(ours, like, source)])
         return tensors
     # The two storages group different elements, so convert through f32.
     wide = empty_plane(like, torch.float32, target.device)

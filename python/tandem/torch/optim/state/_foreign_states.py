@@ -9,6 +9,7 @@ import torch
 
 from tandem._companions import AVERAGE
 from tandem._convert import Stored
+from tandem._plane import Granularity
 from tandem._storages import floats
 from tandem.torch._layout import laid_out
 from tandem.torch._shards import shard_of, whole_of
@@ -102,8 +103,20 @@ def _write(spec: StateSpec, role: str, state: dict, param: torch.Tensor, value: 
         raise ValueError(f"the state of {label} has {role!r}, which {spec.kernel.name} has not; "
                          "load it into an optimizer of the same kind")
     like = spec.like(param, None)
+    _check_rows(spec, role, like, value, label)
     wide = laid_out(value.to(spec.device), like if value.shape == like.shape else value,
                     torch.float32)
     visible = [torch.empty_like(param) if plane is None else plane for plane in planes]
     convert(spec, [wide], floats("f32"), [visible], stored.storage, stored.planes,
             matrix=stored.matrix, floor=stored.floor)
+
+
+def _check_rows(spec: StateSpec, role: str, like: torch.Tensor, value: torch.Tensor,
+                label: object) -> None:
+    """Refuses means of rows of which other numbers are joined, such as those of a head."""
+    is_of_rows = any(plane.role == role and plane.per == Granularity.ROW
+                     for plane in spec.kernel.planes)
+    if is_of_rows and value.shape != (rows := spec.size_of(like)[:1]):
+        raise ValueError(
+            f"the state of {label} has {role!r} for {len(value)} parts of {len(like)} rows, and this "
+            f"optimizer keeps {rows[0]}; give its param group head_dim={len(like) // len(value)}")

@@ -26,7 +26,8 @@ def is_shared(plane: Plane) -> bool:
     return plane.is_whole_tensor or plane.per == Granularity.COLUMN
 
 
-def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size) -> int:
+def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size,
+                  joined_rows: int = 1) -> int:
     """Returns the number of rows of a tensor for each row of a plane's entries or, for a vector,
     the number of elements for each entry.
 
@@ -34,9 +35,10 @@ def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size) -> int:
         plane: a plane that is not shared by all rows.
         shape: the shape of the tensor.
         entries: the shape of the plane.
+        joined_rows: the number of rows that are one for the kernel.
     """
     if plane.per == Granularity.ROW or len(shape) < 2:
-        return plane.group
+        return plane.group * joined_rows
     return plane.rows if plane.rows > 1 else shape[0] // max(entries[0], 1)
 
 
@@ -172,7 +174,7 @@ def _piece(spec: StateSpec, shard: Shard, plane: Plane, whole: torch.Tensor) -> 
     if is_shared(plane) or shard.bounds is None:
         return shard.replicated(whole)
     shape = spec.shape(plane, shard.measure(torch.float32))
-    unit = rows_of_entry(plane, shard.shape, shape)
+    unit = rows_of_entry(plane, shard.shape, shape, spec.joined_rows)
     first, end = shard.first_row, shard.first_row + shard.rows
     own = whole.reshape(shape)[-(-first // unit):-(-end // unit)].clone()
     return _beside(spec, shard, plane, own)

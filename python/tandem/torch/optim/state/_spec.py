@@ -28,12 +28,15 @@ class StateSpec(ParamPlanes):
         of_states: the spec that handles states, if this one's kernel writes more than these: a
             copy of weights in codes, or an operand.
         has_copy: whether the kernel writes a decoded copy of weights in codes.
+        joined_rows: the number of rows that a graph of matrices sees as one, with one entry in
+            states of rows.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
                  on_cpu: StateSpec | None = None, of_states: StateSpec | None = None,
-                 has_copy: bool = False):
+                 has_copy: bool = False, joined_rows: int = 1):
         super().__init__(kernel, count)
+        self.joined_rows = joined_rows
         self.executor, self.on_cpu, self._of_states = executor, on_cpu, of_states
         self.has_copy = has_copy
         self.device = torch_device(executor)
@@ -49,10 +52,15 @@ class StateSpec(ParamPlanes):
 
     def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
         """Returns the kernel's rows and columns for a tensor."""
-        if self.packs:
-            return self.size_of_shape(tensor.shape)
-        return (rows_and_columns(tensor) if self.kernel.is_matrix
+        if self.kernel.is_matrix:
+            return rows_and_columns(tensor, self.joined_rows)
+        return (self.size_of_shape(tensor.shape) if self.packs
                 else rows_in_memory(tensor, self.group))
+
+    def uncut_elements(self, size: tuple[int, int]) -> int:
+        rows, columns = size
+        # A single row is a vector's, which may be cut, unless it is several rows of a matrix.
+        return super().uncut_elements((rows + (self.joined_rows > 1), columns))
 
     @property
     def of_states(self) -> StateSpec:

@@ -36,6 +36,8 @@ class Key(NamedTuple):
     operand: str | None = None
     #: The type in which external steps exchange tensors, if it is not the graph's.
     exchange: str | None = None
+    #: The number of rows that the graph of matrices sees as one.
+    joined_rows: int = 1
 
     @property
     def of_states(self) -> Key:
@@ -102,7 +104,7 @@ class StateSpecs:
             on_cpu = None if key.executor is CPU else self[key._replace(executor=CPU)]
             of_states = None if key == key.of_states else self[key.of_states]
             self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, of_states,
-                                         bool(key.copy))
+                                         bool(key.copy), key.joined_rows)
         return self._specs[key]
 
     def _strategy_of(self, key: Key) -> Companion:
@@ -164,7 +166,9 @@ class StateSpecs:
         is_wide = param.dtype not in self[Key(strategy)].dtypes
         if is_wide and param.dtype != torch.float32:
             return None
-        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor)
+        joined = 1 if is_vector else group.get("head_dim") or 1
+        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor,
+                   joined_rows=joined)
 
     def is_small(self, shape: torch.Size, group: Mapping) -> bool:
         """Returns whether a parameter keeps its states in float32. With a sum over the model
