@@ -568,10 +568,10 @@ def test_a_short_training_with_muon(tmp_path):
 
 def test_tables_beyond_adamw():
     """States of 8 bits end where f32's do, and bfloat16 to nearest does not."""
-    found = json.loads((beyond_adamw.RESULTS / "beyond_adamw.json").read_text())
+    found = beyond_adamw.results()
     assert beyond_adamw.render(found) == beyond_adamw.PAGE.read_text(), (
         "run benchmarks/quality/beyond_adamw.py --page")
-    for of in found["optimizers"].values():
+    for of in found.values():
         errors = {name: cell["error"] for name, cell in of["errors"].items()}
         assert max(errors["flash-f16"], errors["dither-mulaw"]) < 0.1 < errors[beyond_adamw.PEER]
         losses = {name: statistics.fmean(cells) for name, cells in of["losses"].items()}
@@ -581,9 +581,11 @@ def test_tables_beyond_adamw():
 
 def test_a_short_training_beyond_adamw(tmp_path):
     pytest.importorskip("schedulefree")
-    subprocess.run([sys.executable, QUALITY / "beyond_adamw.py", "--quick", "--steps", "12",
+    names = ["AdamWScheduleFree", "AdamMini"]
+    subprocess.run([sys.executable, QUALITY / "beyond_adamw.py", *names, "--quick", "--steps", "12",
                     "--seeds", "1", "--results", tmp_path], check=True)
-    found = json.loads((tmp_path / "beyond_adamw.json").read_text())
-    for of in found["optimizers"].values():
+    found = beyond_adamw.results(tmp_path)
+    assert list(found) == names
+    for of in found.values():
         assert of["errors"]["fp32"]["error"] < 1e-3
         assert len({losses[0] for losses in of["losses"].values()}) == 3
