@@ -152,6 +152,9 @@ print(tandem.torch.memory(config, "flash-f16", "coat", ranks=2, batch=4))
 5. **Codes last.** Strategies that store gradients or weights [in codes](Torch.md#gradients-in-codes) need other ways of clipping, and
    weights in codes need `decode_weights`. They are chosen only if no other fits; `codes=False` excludes them.
    `strategy="auto"`, which does not know the model, never chooses weights in codes.
+6. **Four bits after that.** If AdamW does not fit with moments of eight bits, and codes where they are allowed, moments have
+   [four bits](Strategies.md#8-bits-and-4), with `stores_ratio=True` in the code that is printed. They follow, but weights end ten times as far from
+   float64's. `found.stores_ratio` says whether it is so; `strategy="auto"` does not choose them.
 
 The table shows the choice for a model of matrices in bfloat16, by bytes per parameter, at `beta2` = 0.999 and 0.95:
 
@@ -209,7 +212,7 @@ def strategies_table(content: dict) -> str:
 def ladder() -> str:
     """Returns the table of recommendations for bfloat16 matrices, by bytes per parameter."""
     shapes, rows = {f"layers.{i}.weight": (1 << 12, 1 << 12) for i in range(256)}, []
-    for budget in (16, 14, 12, 10, 9, 8, 7.5, 7, 6.05, 5.35):
+    for budget in (16, 14, 12, 10, 9, 8, 7.5, 7, 6.05, 5.35, 5.22, 4.3):
         found = [tt.recommend(shapes, budget * 2**32, betas=(0.9, beta2)).choices[0]
                  for beta2 in (0.999, 0.95)]
         rows.append([f"{budget:g}", *(text for one in found

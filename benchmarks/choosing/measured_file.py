@@ -78,13 +78,11 @@ def content(following: dict, accuracy: Results, live: dict, choosing: dict | Non
     for name, kept in sorted(live["strategies"].items()):
         of = kept["kept"]
         found = errors(accuracy, name, of["states"])
-        # recommend is for AdamW's usual graph.
-        if (not found or name not in following["strategies"]
-                or graph_of(name) != "adamw"):
+        if not found or name not in following["strategies"]:
             continue
         strategies[name] = {
             **{part: at_least(of[part]) for part in ("weights", "gradients", "states")},
-            "hidden": of["working"] > 0,
+            "hidden": of["working"] > 0, "stores_ratio": graph_of(name) == "adamw_ratio",
             "follows": {f"{row['beta2']:g}": row["follows"]
                         for row in following["strategies"][name]},
             "others": {graph: of[name]["follows"] for graph, of in following["graphs"].items()},

@@ -518,6 +518,20 @@ def test_roles_that_keep_what_they_have_get_a_strategy_of_their_own():
     train(model, names["optimizer"], 1)
 
 
+def test_the_code_stores_ratios_where_moments_have_four_bits():
+    model = Model()
+    groups = tt.param_groups(model, dict.fromkeys(("matrices", "embeddings", "head"), "dither-ratio4")
+                             | {"norms and biases": "bf16"})
+    optimizer = tt.AdamW(groups, lr=3e-5, stores_ratio=True, min_8bit_size=0)
+    with tt.doctor(optimizer, model, strategies="remainder") as doctor:
+        train(model, optimizer, 60)
+    assert "dither-ratio4" in doctor.advice.strategies.values()
+    names = {"tandem": __import__("tandem"), "model": model}
+    exec(doctor.code, names)
+    assert names["optimizer"].kernel.name == "adamw_ratio"
+    train(model, names["optimizer"], 1)
+
+
 def test_the_code_has_the_rate_before_the_schedule():
     model, optimizer = make("torch", lr=2e-3)
 

@@ -212,9 +212,33 @@ def test_codes_are_taken_where_nothing_else_fits():
     assert [found.bytes.weights, found.bytes.gradients, found.bytes.states] == [
         live["weights"], live["gradients"], live["states"]]
     assert found.bytes.working == 2 * 2 * 128 * 128 and live["working"] == 0
-    with pytest.raises(ValueError, match="the least is"):
-        tt.recommend(model, 5.95 * elements(model), codes=False)
     names["decoded"].remove()
+
+
+def test_moments_of_four_bits_are_taken_where_nothing_else_fits():
+    """Without codes they are the next choice, and with codes the last one."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(32))).bfloat16()
+    budget = 5.75 * elements(model)
+    with_codes, found = (tt.recommend(model, budget, codes=codes) for codes in (True, False))
+    assert names_of(with_codes)["matrices"] == "dither-softsign-root"
+    assert not with_codes.stores_ratio and "stores_ratio" not in str(with_codes)
+    assert names_of(found)["matrices"] == "dither-ratio4" and found.stores_ratio
+    assert 0.1 < found.error < 0.25 and "Moments have four bits" in str(found)
+    names = {"model": model, "tandem": __import__("tandem")}
+    exec(found.code, names)
+    model(torch.ones(1, 128, dtype=torch.bfloat16)).sum().backward()
+    names["optimizer"].step()
+    live = names["optimizer"].live_bytes()
+    assert [found.bytes.weights, found.bytes.gradients, found.bytes.states] == [
+        live["weights"], live["gradients"], live["states"]]
+    assert names["optimizer"].kernel.name == "adamw_ratio"
+    last = tt.recommend({f"w{i}": (512, 512) for i in range(64)}, 4.4 * 64 * 512 * 512)
+    assert names_of(last)["matrices"] == "coded-ratio4" and "decode_weights" in last.code
+    for options in ({"optimizer": "Adam"}, {"optimizer": "LAMB"}):
+        with pytest.raises(ValueError, match="too little memory"):
+            tt.recommend(model, budget, codes=False, **options)
+    with pytest.raises(ValueError, match="the least is .* under dither-ratio4, remainder"):
+        tt.recommend(model, 4 * elements(model), codes=False)
 
 
 def test_types_within_a_role():
@@ -513,7 +537,7 @@ def test_what_follows_under_other_optimizers(name, follows):
     search = Search(describe(model), [0.999], 2, Footprints(kind=kind), name)
     able = {of for of in measured() if search._is_able("matrices", of, 2)}
     wanted = {of.name for of in measured().values()
-              if follows(of) and search._error_of("matrices", of.name) is not None}
+              if not of.stores_ratio and follows(of) and search._error_of("matrices", of.name) is not None}
     assert able == wanted and able != set(measured())
 
 

@@ -47,6 +47,9 @@ KINDS = {
     "Adafactor": Kind("adafactor", "adafactor_vector"),
 }
 
+#: AdamW with ``stores_ratio``, as strategies with moments of four bits need.
+WITH_RATIO = Kind("adamw_ratio", has_betas=True, has_errors=True)
+
 #: Optimizers whose states were not measured.
 UNMEASURED = ("ASGD", "AdamMini", "Adadelta", "Adamax", "Adan", "CAME", "MARS", "Rprop")
 

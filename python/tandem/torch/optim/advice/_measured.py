@@ -24,6 +24,8 @@ class Measured:
         weights, gradients, states: bytes per parameter, in a model of the strategy's own type,
             without the overhead of small tensors and incomplete groups.
         hidden: whether weights are codes, which are decoded for modules.
+        stores_ratio: whether the strategy is for AdamW with ``stores_ratio``, with which it was
+            measured.
         follows: for each measured beta2, whether moments follow their averages
             (docs/Following.md).
         others: whether the states of graphs other than AdamW's follow, by the graph's name.
@@ -41,6 +43,7 @@ class Measured:
     gradients: float
     states: float
     hidden: bool
+    stores_ratio: bool
     follows: Mapping[str, bool]
     others: Mapping[str, bool]
     errors: Mapping[str, Mapping[str, Mapping[str, float]]]

@@ -107,7 +107,7 @@ class Footprints:
     def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096,
                  kind: Kind = KINDS["AdamW"],
                  min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE):
-        self.releases, self._kind = releases, kind
+        self.releases, self.kind = releases, kind
         self._group = {"min_8bit_size": min_8bit_size,
                        "min_8bit_vector_size": min_8bit_vector_size}
         self._specs = StateSpecs(
@@ -139,7 +139,7 @@ class Footprints:
 
     def check(self, shape: torch.Size, dtype: torch.dtype, label: str) -> None:
         """Refuses a parameter whose shape the optimizer does not support."""
-        if not self._kind.is_for_matrices and has_rows(self._specs.main.kernel) and len(shape) > 2:
+        if not self.kind.is_for_matrices and has_rows(self._specs.main.kernel) and len(shape) > 2:
             raise self._specs.refusal(torch.empty(shape, dtype=dtype, device="meta"), label,
                                          "remainder")
 
@@ -151,7 +151,7 @@ class Footprints:
 
     def _spec(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
               is_matrix: bool) -> StateSpec:
-        is_matrix = len(shape) > 1 and (is_matrix or not self._kind.is_for_matrices)
+        is_matrix = len(shape) > 1 and (is_matrix or not self.kind.is_for_matrices)
         is_vector = self._specs.vectors is not None and not is_matrix
         is_wide = dtype not in self._specs[Key(strategy)].dtypes
         is_small = self._specs.is_small(shape, self._group)

@@ -13,7 +13,7 @@ import torch
 
 from tandem.torch._shards import Shard
 from tandem.torch._versions import at_least, needed
-from tandem.torch.optim.advice._kinds import KINDS, Kind, kind_of
+from tandem.torch.optim.advice._kinds import KINDS, WITH_RATIO, Kind, kind_of
 from tandem.torch.optim.advice._measured import largest_beta2, measured
 from tandem.torch.optim.advice._memory import Bytes, Footprints, in_bytes, text_of
 from tandem.torch.optim.advice._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
@@ -103,6 +103,11 @@ class Recommendation:
         return param_groups(model, self.strategies, use_muon=self._has_matrices)
 
     @property
+    def stores_ratio(self) -> bool:
+        """Whether the strategies are for AdamW with ``stores_ratio=True``."""
+        return any(measured()[name].stores_ratio for name in self.strategies.values())
+
+    @property
     def _has_matrices(self) -> bool:
         """Whether groups say which parameters are matrices."""
         return KINDS[self.optimizer].is_for_matrices
@@ -112,6 +117,7 @@ class Recommendation:
         """Python code that creates the optimizer for a model called `model`."""
         settled = f"betas={self.betas}" if self.betas else KINDS[self.optimizer].arguments
         arguments = ["groups", "lr=1e-3", *([settled] if settled else []),
+                     *(["stores_ratio=True"] if self.stores_ratio else []),
                      *(["gradient_release=True"] if self.gradient_release else [])]
         lines = ["groups = tandem.torch.param_groups(model, {",
                  *(f'    "{role}": "{name}",' for role, name in self.strategies.items()),
@@ -141,7 +147,8 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
     betas for AdamW's moments, and with which weights, gradients and states fit into the memory.
     The ones with the smallest error (docs/Accuracy.md) are chosen or, if errors are nearly
     equal, the fewest strategies and bytes. Gradients and weights become codes only if nothing
-    else fits. Norms, biases and small tensors always keep full float32. docs/Choosing.md
+    else fits, and moments of AdamW have four bits (``stores_ratio=True``) only if that does not
+    fit either. Norms, biases and small tensors always keep full float32. docs/Choosing.md
     explains the reasons.
 
     Errors were measured under AdamW and Adam. For other optimizers they only order strategies,
@@ -172,16 +179,19 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
     kind = kind_of(optimizer)
     limit, betas = in_bytes(memory), _betas_of(optimizer, kind, betas)
-    tensors, footprints = describe(model), Footprints(gradient_release, kind=kind)
+    kinds = [kind, WITH_RATIO] if optimizer == "AdamW" else [kind]
+    tensors, footprints = describe(model), [Footprints(gradient_release, kind=of) for of in kinds]
     for tensor in tensors:
         if tensor.trains:
-            footprints.check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
+            footprints[0].check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
     tensors = ([spread(tensor, ranks) for tensor in tensors] if ranks > 1
                else list(map(on_first_rank, tensors)))
     ranks = max(ranks, ranks_of(tensors))
-    search = Search(tensors, [betas[1] if betas else USUAL_BETA2],
-                    2 if codes and ranks == 1 else 0, footprints, optimizer)
-    return search.best(limit, ranks, betas)
+    searches = [Search(tensors, [betas[1] if betas else USUAL_BETA2],
+                       2 if codes and ranks == 1 else 0, of, optimizer) for of in footprints]
+    found = next(filter(None, (search.find(limit, ranks, betas) for search in searches)), None)
+    able = [search for search in searches if search.is_able]
+    return found or (able or searches)[-1].best(limit, ranks, betas)
 
 
 def _betas_of(name: str, kind: Kind, betas: object) -> tuple[float, float] | None:
@@ -297,7 +307,7 @@ class Search:
     def __init__(self, tensors: Sequence[Described], beta2s: Sequence[float], codes: int,
                  footprints: Footprints, optimizer: str):
         self.beta2s, self.codes, self.footprints = beta2s, codes, footprints
-        self.optimizer, self.kind = optimizer, KINDS[optimizer]
+        self.optimizer, self.kind = optimizer, footprints.kind
         self.frozen = [tensor for tensor in tensors if not tensor.trains]
         self.roles = {role: [t for t in tensors if t.trains and t.role == role and t.elements]
                       for role in ROLES}
@@ -318,6 +328,14 @@ class Search:
         Raises:
             ValueError: the memory is too small.
         """
+        if (found := self.find(memory, ranks, betas)) is None:
+            raise ValueError(self._too_little(memory, ranks))
+        return found
+
+    def find(self, memory: int, ranks: int,
+             betas: tuple[float, float] | None) -> Recommendation | None:
+        """Returns the recommendation for a number of bytes on a rank, or None if the memory is
+        too small."""
         for codes in range(self.codes + 1):
             for names in self._in_order(codes, memory):
                 if self.exact(names).total <= memory:
@@ -327,11 +345,16 @@ class Search:
                                           betas, error,
                                           tuple(self._notes(names, ranks, betas)),
                                           self.footprints.releases, self.optimizer)
-        raise ValueError(self._too_little(memory, ranks))
+        return None
 
     #===--------------------------------------------------------------------===#
     # Candidates
     #===--------------------------------------------------------------------===#
+
+    @property
+    def is_able(self) -> bool:
+        """Whether there are strategies for all roles, of any number of bytes."""
+        return any(True for _ in self._combinations(self.codes))
 
     def _options(self, role: str, codes: int) -> list[str]:
         """Returns the Pareto-optimal strategies for a role with respect to bytes and error,
@@ -347,10 +370,10 @@ class Search:
         return kept
 
     def _is_able(self, role: str, name: str, codes: int) -> bool:
-        """Returns whether a strategy follows, was measured for the types, and has only the
-        allowed codes."""
+        """Returns whether a strategy is for the graph, follows, was measured for the types, and has
+        only the allowed codes."""
         types, of = {tensor.dtype for tensor in self.roles[role]}, measured()[name]
-        return (all(of.codes_for(dtype) <= codes for dtype in types)
+        return (of.stores_ratio == (self.kind is WITH_RATIO) and all(of.codes_for(dtype) <= codes for dtype in types)
                 and self._follows(name) and self._error_of(role, name) is not None)
 
     def _follows(self, name: str) -> bool:
@@ -523,6 +546,9 @@ class Search:
         if working := self.exact(names).working - exchanged:
             yield (f"{text_of(working)} more are for the largest tensor, while its gradient is "
                    "encoded or released and its weight decoded.")
+        if self.kind is WITH_RATIO:
+            yield ("Moments have four bits, of which the first is stored as m / sqrt(v): "
+                   "stores_ratio=True, for decay='inside' without max_norm.")
         if codes == 2:
             yield ("Weights are codes: decode_weights keeps them in memory only while a module "
                    "needs them.")

@@ -122,9 +122,10 @@ def _code(doctor: Doctor, choices: tuple[Choice, ...], strategies: dict[str, str
         return "# nothing to change"
     lines = ["groups = tandem.torch.param_groups(model, {",
              *(f'    "{role}": "{name}",' for role, name in strategies.items()), "})"]
-    kind = doctor.class_name
-    return "\n".join([*lines,
-                      f"optimizer = tandem.torch.{kind}(groups, {', '.join(_options(doctor))})"])
+    kind, options = doctor.class_name, _options(doctor)
+    if any(name in measured() and measured()[name].stores_ratio for name in strategies.values()):
+        options.append("stores_ratio=True")
+    return "\n".join([*lines, f"optimizer = tandem.torch.{kind}(groups, {', '.join(options)})"])
 
 
 def _equal(doctor: Doctor, choice: Choice) -> str:
