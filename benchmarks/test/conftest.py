@@ -7,8 +7,4 @@
 #
 #===----------------------------------------------------------------------===#
 
-import os
-
 pytest_plugins = ["support.selection", "support.shared"]
-# Tests compile what they test.
-os.environ["TANDEM_CACHE_DIR"] = ""

@@ -7,16 +7,12 @@
 #
 #===----------------------------------------------------------------------===#
 
-import os
-
 import pytest
 
 import model
 from support import kernels
 
 pytest_plugins = ["support.selection", "support.shared"]
-# Tests compile what they test: only those of the cache on disk have one.
-os.environ["TANDEM_CACHE_DIR"] = ""
 
 
 @pytest.fixture(scope="session")

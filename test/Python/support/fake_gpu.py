@@ -65,9 +65,10 @@ class FakeGPU:
 
     is_real = False
 
-    def __init__(self, cache="", count=1):
+    def __init__(self, cache=None, count=1):
         os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)
-        os.environ["TANDEM_CACHE_DIR"] = cache
+        if cache is not None:
+            os.environ["TANDEM_CACHE_DIR"] = cache
         self.library = ctypes.CDLL(str(_LIBRARY))
         self.library.fake_cuda_violations.restype = ctypes.c_char_p
         self.library.fake_cuda_set_devices(count)

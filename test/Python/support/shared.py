@@ -3,15 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the pytest plugin with which pytest-xdist workers share results that take
-# long to make, such as built programs.
+# This file implements the pytest plugin with which processes share results that take long to make:
+# compiled kernels, and folders such as built programs.
 #
 #===----------------------------------------------------------------------===#
-"""Implements the fixture `made_once`: folders that all workers of a session share."""
+"""Implements a cache of compiled code for a session, and the fixture `made_once`: folders that all
+workers share."""
 
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,14 @@ import pytest
 
 #: The file that marks a folder as complete.
 COMPLETE = ".complete"
+
+
+def pytest_configure(config):
+    """Gives the session a cache of compiled code, which begins empty: a kernel is compiled once for all
+    workers and the processes that they start."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = os.environ["TANDEM_CACHE_DIR"] = tempfile.mkdtemp(prefix="tandem-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def make_once(root: Path, name: str, make: Callable[[Path], object]) -> Path:
