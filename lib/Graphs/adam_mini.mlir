@@ -2,7 +2,7 @@
 #row = affine_map<(i, j) -> (i)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// Adam-mini (Zhang et al. 2024, Algorithm 1) for matrices, as in the authors' code: the second moment
+// Adam-mini (Zhang et al. 2024) for matrices, as in the authors' code: the second moment
 // is kept as the mean over each row, and the weight shrinks before the update. The host says what
 // a row is: an output neuron, a token, or all weights of an attention head.
 func.func @adam_mini(

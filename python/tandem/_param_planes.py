@@ -22,6 +22,9 @@ class ParamPlanes:
         count: the state's key for its count of steps, if the kernel needs none.
     """
 
+    #: The number of rows of a matrix that the kernel sees as one.
+    joined_rows = 1
+
     def __init__(self, kernel: Kernel, count: str | None = None):
         self.kernel = kernel
         weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
@@ -84,7 +87,7 @@ class ParamPlanes:
         rows, columns = size
         grouped = [plane for plane in self.kernel.planes
                    if plane.is_grouped and plane.per != Granularity.COLUMN]
-        if rows == 1:
+        if rows == 1 and self.joined_rows == 1:  # a vector
             return max((plane.group for plane in grouped), default=1)
         return columns * max((plane.rows_per_entry for plane in grouped), default=1)
 
@@ -169,6 +172,14 @@ def is_of_matrices(kernel: Kernel) -> bool:
     """Returns whether the graph updates only matrices: it uses their rows, or lets the host
     compute a step with them."""
     return has_rows(kernel) or bool(kernel.externals)
+
+
+def can_join_rows(kernel: Kernel) -> bool:
+    """Returns whether the graph can see several rows of a matrix as one: it has states of rows, and
+    none of columns."""
+    granularities = {plane.per for plane in kernel.planes}
+    return (has_rows(kernel) and Granularity.ROW in granularities
+            and Granularity.COLUMN not in granularities)
 
 
 def sums_over_model(kernel: Kernel) -> bool:

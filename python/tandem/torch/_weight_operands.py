@@ -242,6 +242,9 @@ def _why_not_stored(optimizer: Optimizer, weight: torch.Tensor, group: Mapping, 
     shard, local = shard_of(weight), local_of(weight)
     if shard is not None and gathers(other, shard):
         return f"is spread as {shard}, in pieces that are not updated separately"
+    if other.joined_rows > 1:
+        return (f"has head_dim={other.joined_rows}, which joins its rows in a step; give it a param "
+                "group with head_dim=None")
     has_rows = other.kernel.is_matrix or any(p.is_grouped for p in other.operand_planes)
     is_joined = other.size_of(local)[1] != local.shape[-1]
     if has_rows and (is_joined or (spec.group > 1 and spec.size_of(local) != other.size_of(local))):

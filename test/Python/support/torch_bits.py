@@ -8,6 +8,8 @@
 #===----------------------------------------------------------------------===#
 """Makes parameters, gradients and states as bits, and compares optimizers bit by bit."""
 
+import io
+
 import numpy as np
 import torch
 
@@ -76,6 +78,19 @@ def train(optimizer, seeds):
     for seed in seeds:
         set_gradients(params_of(optimizer), seed)
         optimizer.step()
+
+
+def reloaded(optimizer, make):
+    """Returns another optimizer with the weights of this one and its state, as a file has it that
+    is read without running code."""
+    file, other = io.BytesIO(), make()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    with torch.no_grad():
+        for p, q in zip(params_of(other), params_of(optimizer)):
+            p.copy_(q)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    return other
 
 
 def assert_same_bits(got, want):

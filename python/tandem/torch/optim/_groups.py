@@ -50,6 +50,22 @@ def check_options(group: Mapping, index: int) -> None:
                         f"{maximize!r}")
 
 
+def check_head_dim(group: Mapping, index: int) -> None:
+    """Refuses a number of rows of attention heads that does not divide matrices."""
+    rows = group.get("head_dim")
+    if rows is None:
+        return
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise ValueError(f"head_dim of param group {index} is {rows!r}; it must be the number of "
+                         "rows of an attention head, or None")
+    for param in group["params"]:
+        if param.dim() > 1 and len(param) % rows:
+            raise ValueError(
+                f"param group {index} has head_dim={rows} and a parameter of the shape "
+                f"{tuple(param.shape)}, whose {len(param)} rows are not a multiple of it; give "
+                "the parameter a param group of its own, with head_dim=None")
+
+
 def draws(specs: Iterable[StateSpec]) -> bool:
     """Returns whether kernels round stochastically."""
     return any(kind is RoleKind.SEED for spec in specs

@@ -11,6 +11,14 @@ from tandem.torch.optim._hypers import Hypers
 from tandem.torch.optim._library import _given, _Library
 from tandem.torch.optim._wrappers import refuse_division
 
+
+def _refuse_metrics(name: str, options: Mapping) -> None:
+    """Refuses metrics, which kernels of matrices do not have."""
+    if options.get("metrics"):
+        raise ValueError(f"{name} has no metrics, as kernels of matrices have none; leave "
+                         "metrics=True out")
+
+
 #===------------------------------------------------------------------------===#
 # CAME
 #===------------------------------------------------------------------------===#
@@ -48,9 +56,7 @@ class CAME(_Library):
 
     def __init__(self, params: Iterable, lr=None, eps=None, clip_threshold=None, betas=None,
                  weight_decay=None, **options):
-        if options.get("metrics"):
-            raise ValueError("CAME has no metrics, as kernels of matrices have none; leave "
-                             "metrics=True out")
+        _refuse_metrics(type(self).__name__, options)
         hypers = _given(lr=lr, eps=eps, clip_threshold=clip_threshold, betas=betas,
                         weight_decay=weight_decay)
         super().__init__(params, "came", vectors="came_vector", **hypers, **options)
@@ -62,24 +68,6 @@ class CAME(_Library):
 
 #: The components of dotted names that models use for the projections to queries and keys.
 _QUERIES_AND_KEYS = frozenset(("q_proj", "k_proj", "wq", "wk", "query", "key", "q", "k"))
-
-
-class _AdamMiniHypers(Hypers):
-    """Adam-mini's hyperparameters."""
-
-    def check(self, group: Mapping, index: int) -> None:
-        rows = group["head_dim"]
-        if rows is None:
-            return
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-            raise ValueError(f"head_dim of param group {index} is {rows!r}; it must be the number of "
-                             "rows of an attention head, or None")
-        for param in group["params"]:
-            if param.dim() > 1 and len(param) % rows:
-                raise ValueError(
-                    f"param group {index} has head_dim={rows} and a parameter of the shape "
-                    f"{tuple(param.shape)}, whose {len(param)} rows are not a multiple of it; give "
-                    "the parameter a param group of its own, with head_dim=None")
 
 
 class AdamMini(_Library):
@@ -102,51 +90,48 @@ class AdamMini(_Library):
             matrices. None for a second moment of each row.
     """
 
-    _HYPERS = _AdamMiniHypers
-
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None, weight_decay=None, *,
                  head_dim: int | None = None, **options):
-        if options.get("metrics"):
-            raise ValueError("AdamMini has no metrics, as kernels of matrices have none; leave "
-                             "metrics=True out")
+        _refuse_metrics(type(self).__name__, options)
+        self._own = {"weight_decay": 0.0, "head_dim": head_dim}
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        super().__init__(_with_heads(params, head_dim), "adam_mini", vectors="adamw_decay_before",
-                         **hypers, **options)
+        super().__init__(params, "adam_mini", vectors="adamw_decay_before", **hypers, **options)
+        if head_dim is not None and not any(group["head_dim"] for group in self.param_groups):
+            raise ValueError(
+                f"head_dim={head_dim} is for queries and keys, but no parameter has a name of these "
+                f"({', '.join(sorted(_QUERIES_AND_KEYS))}); pass model.named_parameters(), or give "
+                "head_dim to the param group of queries and keys, and not to the optimizer")
 
     def _defaults(self) -> dict:
-        """Returns the defaults of a param group, with those of the graph of matrices."""
-        return super()._defaults() | {"weight_decay": 0.0, "head_dim": None}
+        """Returns the defaults of a param group. The vectors' graph has another weight decay."""
+        return super()._defaults() | self._own
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a param group. One without ``head_dim`` becomes two if the optimizer has one, and
+        the group has queries or keys and other parameters."""
+        parts = (_parts(param_group, self.defaults["head_dim"])
+                 if isinstance(param_group, dict) and "params" in param_group else [param_group])
+        refuse_division(1, len(parts), "AdamMini divides them into queries and keys, and others; "
+                        "give head_dim to a param group of queries and keys")
+        count = len(self.param_groups)
+        try:
+            for part in parts:
+                super().add_param_group(part)
+        except Exception:
+            del self.param_groups[count:]
+            raise
 
 
-def _with_heads(params: Iterable, head_dim: int | None) -> Iterable:
-    """Returns param groups of which those of queries and keys have a dimension of heads."""
-    if head_dim is None:
-        return params
-    given = list(params)
-    groups = [dict(group) if isinstance(group, Mapping) else None for group in given]
-    if None in groups:
-        groups = [{"params": given}]
-    divided = [part for group in groups for part in _parts(group, head_dim)]
-    if not any(group.get("head_dim") for group in divided):
-        raise ValueError(
-            f"head_dim={head_dim} is for queries and keys, but no parameter has a name of these "
-            f"({', '.join(sorted(_QUERIES_AND_KEYS))}); pass model.named_parameters(), or give "
-            "head_dim to the param group of queries and keys, and not to the optimizer")
-    refuse_division(len(groups), len(divided), "AdamMini divides them into queries and keys, and "
-                    "others; give head_dim to a param group of queries and keys")
-    return divided
-
-
-def _parts(group: dict, head_dim: int) -> list[dict]:
-    """Returns a param group as those of queries and keys, and of others."""
+def _parts(group: dict, head_dim: int | None) -> list[dict]:
+    """Divides a param group, and gives ``head_dim`` to the part with queries and keys."""
+    if "head_dim" in group:
+        return [group]
     given = group["params"]
-    members = [given] if isinstance(given, torch.Tensor) else list(given)
-    heads = [member for member in members if _projects_to_heads(member)]
-    if "head_dim" in group or not heads:
-        return [group | {"params": members}]
-    others = [member for member in members if not _projects_to_heads(member)]
-    made = [group | {"params": heads, "head_dim": head_dim}]
-    return [*([group | {"params": others}] if others else []), *made]
+    members: dict[int | None, list] = {None: [], head_dim: []}
+    for member in [given] if isinstance(given, torch.Tensor) else given:
+        members[head_dim if _projects_to_heads(member) else None].append(member)
+    parts = [group | {"params": own, "head_dim": rows} for rows, own in members.items() if own]
+    return parts or [group | {"params": [], "head_dim": None}]
 
 
 def _projects_to_heads(member: object) -> bool:

@@ -8,7 +8,7 @@
 #
 #===----------------------------------------------------------------------===#
 
-import io
+import pickle
 
 import pytest
 
@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
 from support.torch_bits import (VISIBLE, assert_same_bits, dtype_of, parameters,  # noqa: E402
-                                params_of, train)
+                                params_of, reloaded, train)
 
 #: Strategies with moments of four bits store a state that Adam-mini does not have.
 STRATEGIES = sorted(name for name in set(VISIBLE) & set(tandem.strategies())
@@ -104,14 +104,7 @@ def test_states_go_on(strategy):
     whole, half = make(), make()
     train(whole, range(4))
     train(half, range(2))
-    file = io.BytesIO()
-    torch.save(half.state_dict(), file)
-    file.seek(0)
-    again = make()
-    with torch.no_grad():
-        for p, q in zip(params_of(again), params_of(half)):
-            p.copy_(q)
-    again.load_state_dict(torch.load(file, weights_only=True))
+    again = reloaded(half, make)
     train(again, range(2, 4))
     assert_same_bits(again, whole)
     tt.change_strategy(again, "dither-mulaw")
@@ -175,6 +168,39 @@ def test_states_of_other_heads_are_refused():
 def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
         train(make(), [0])
+
+
+def test_groups_that_are_added_later():
+    """They have heads as the first ones, also after pickling, and are left out as a whole if one of
+    their parameters is refused."""
+    pairs = dict(named())
+    optimizer = tt.AdamMini([(NAMES[1], pairs[NAMES[1]])], head_dim=8, strategy="fp32")
+    for one in (optimizer, pickle.loads(pickle.dumps(optimizer))):
+        one.add_param_group({"params": [(name, pairs[name]) for name in (NAMES[0], NAMES[2])]})
+        assert [group["head_dim"] for group in one.param_groups] == [8, None, 8]
+        wrong = torch.nn.Parameter(torch.zeros(9, 4))
+        with pytest.raises(ValueError, match="whose 9 rows are not a multiple"):
+            one.add_param_group({"params": [(NAMES[3], pairs[NAMES[3]]), ("b.wk", wrong)]})
+        assert len(one.param_groups) == 3
+
+
+def test_operands_need_rows_of_their_own():
+    model = torch.nn.Sequential(torch.nn.Linear(96, 128, bias=False)).bfloat16()
+    tt.compress_activations(model, products="fp8")
+    optimizer = tt.AdamMini([{"params": model.parameters(), "head_dim": 32}], strategy="flash-f16",
+                            min_8bit_size=0)
+    with pytest.raises(ValueError, match="0.weight has head_dim=32, which joins its rows in a step; give"):
+        tt.write_operands(model, optimizer)
+
+
+def test_other_optimizers_do_not_read_head_dim():
+    """Param groups may have options of the user's own."""
+    for make in (tt.AdamW, tt.CAME):
+        (weight,) = parameters([(9, 64)])
+        optimizer = make([{"params": [weight], "head_dim": "none"}], lr=0.01, min_8bit_size=0,
+                         strategy="coat")
+        train(optimizer, [0])
+        assert torch.isfinite(weight).all()
 
 
 def test_heads_cannot_change_under_states():

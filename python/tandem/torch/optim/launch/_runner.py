@@ -18,7 +18,8 @@ from tandem.torch._exchange import Exchange
 from tandem.torch._shards import dtensor_class, is_dtensor, local_of, shard_of
 from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _notices, _wrappers
-from tandem.torch.optim._groups import ParamGroups, check_options, draws, refuse_to_maximize
+from tandem.torch.optim._groups import (ParamGroups, check_head_dim, check_options, draws,
+                                         refuse_to_maximize)
 from tandem.torch.optim.gradients._coded import CodedGradients
 from tandem.torch.optim.launch._bound import BoundParam, bind, kind_of
 from tandem.torch.optim.launch._device_step import DeviceStep
@@ -100,6 +101,8 @@ class StepRunner:
         groups, group = self.groups, self.groups.list[index]
         groups.hypers.check_flags(group, index)
         check_options(group, index)
+        if groups.specs.can_join_rows:
+            check_head_dim(group, index)
         specs = groups.of_group(index)
         if draws(specs):
             group.setdefault("seed", groups.seed)

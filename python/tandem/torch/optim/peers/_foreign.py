@@ -131,13 +131,13 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     names = _RENAMED.get(graph, {})
     state = {names.get(name, name): value for name, value in state.items()
              if name not in _COMPUTED.get(graph, ())}
-    if graph == "adam_mini":
+    if joins_rows := graph == "adam_mini":
         state = _of_adam_mini(state, weight)
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
     _refuse_others(state, graph, label)
-    values = {role: _value(state, role, weight, label) for role in _ROLES[graph]}
+    values = {role: _value(state, role, weight, label, joins_rows) for role in _ROLES[graph]}
     whole = _whole_weight(state, weight, group or {}, label)
     return ForeignState(_origin_of(state), _step_of(state, graph, label), values, whole)
 
@@ -233,8 +233,10 @@ def _listed(names) -> str:
     return ", ".join(map(repr, sorted(names))) or "no tensors"
 
 
-def _value(state: Mapping, role: str, weight: torch.Tensor, label: str) -> torch.Tensor:
-    """Returns the float32 values of one of a parameter's states."""
+def _value(state: Mapping, role: str, weight: torch.Tensor, label: str,
+           joins_rows: bool) -> torch.Tensor:
+    """Returns the float32 values of one of a parameter's states. With `joins_rows`, a mean of rows
+    may have an entry for several of them, such as those of a head."""
     if role not in state:
         return _expanded(state, role, weight, label)
     tensor = state[role]
@@ -243,7 +245,7 @@ def _value(state: Mapping, role: str, weight: torch.Tensor, label: str) -> torch
     tensor = _dequantized(tensor) if _is_torchao(tensor) else tensor
     _check_plain(tensor, role, label)
     tensor = _without_kept_dim(tensor, role)
-    if not _is_of_joined_rows(tensor, role, weight):
+    if not (joins_rows and _is_of_joined_rows(tensor, role, weight)):
         _check_shape(tensor, role, _shape_of(role, weight), weight, label)
     return tensor.detach().float()
 
@@ -269,7 +271,7 @@ def _shape_of(role: str, weight: torch.Tensor) -> torch.Size:
 
 
 def _is_of_joined_rows(tensor: torch.Tensor, role: str, weight: torch.Tensor) -> bool:
-    """Returns whether a mean of rows has an entry for several of them, such as those of a head."""
+    """Returns whether a mean of rows has an entry for each of several equal parts of the rows."""
     return (role in _ROW_MEANS and tensor.dim() == 1 and 0 < len(tensor) < len(weight)
             and len(weight) % len(tensor) == 0)
 

@@ -64,8 +64,9 @@ def convert_tensors(sources: Sequence, source: str, targets: Sequence, target: s
     an entry for each element, unless `likes` has a tensor of each one's shape. `matrix` is whether
     the tensors belong to a graph of matrices, `floor` whether targets are second moments, and
     `has_rows` whether groups start anew in each row; `group` is the length up to which rows are
-    joined, and `joined_rows` the number of rows that are one for a graph of matrices. All tensors are on one device. For shards, `places`
-    has the first elements and the shardings, and `exchange` connects the ranks.
+    joined, and `joined_rows` the number of rows that are one for a graph of matrices. All tensors
+    are on one device. For shards, `places` has the first elements and the shardings, and
+    `exchange` connects the ranks.
     """
     def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
         if matrix:

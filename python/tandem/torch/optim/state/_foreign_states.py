@@ -113,7 +113,7 @@ def _write(spec: StateSpec, role: str, state: dict, param: torch.Tensor, value: 
 
 def _check_rows(spec: StateSpec, role: str, like: torch.Tensor, value: torch.Tensor,
                 label: object) -> None:
-    """Refuses means of rows of which other numbers are joined, such as those of a head."""
+    """Refuses means that were taken over another number of rows than this optimizer's."""
     is_of_rows = any(plane.role == role and plane.per == Granularity.ROW
                      for plane in spec.kernel.planes)
     if is_of_rows and value.shape != (rows := spec.size_of(like)[:1]):

@@ -57,11 +57,6 @@ class StateSpec(ParamPlanes):
         return (self.size_of_shape(tensor.shape) if self.packs
                 else rows_in_memory(tensor, self.group))
 
-    def uncut_elements(self, size: tuple[int, int]) -> int:
-        rows, columns = size
-        # A single row is a vector's, which may be cut, unless it is several rows of a matrix.
-        return super().uncut_elements((rows + (self.joined_rows > 1), columns))
-
     @property
     def of_states(self) -> StateSpec:
         """The spec that creates, checks and converts states."""

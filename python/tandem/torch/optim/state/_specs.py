@@ -12,7 +12,7 @@ from tandem._companions import (Companion, companion, keeps_f32_states, with_cop
                                 with_exchange, with_operand)
 from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules
-from tandem._param_planes import has_rows, is_of_matrices, sums_over_model
+from tandem._param_planes import can_join_rows, has_rows, is_of_matrices, sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING, is_placeholder
 from tandem.torch.optim.state._spec import StateSpec
@@ -72,6 +72,8 @@ class StateSpecs:
         self._rules: dict[tuple[str, bool], Rules | None] = {}
         self.count = count
         self.main = self[Key(strategy)]
+        #: Whether groups may have ``head_dim``.
+        self.can_join_rows = can_join_rows(self.main.kernel)
         #: The spec for vectors in the strategy's type, if they have their own graph.
         self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
         if self.vectors:
@@ -166,9 +168,9 @@ class StateSpecs:
         is_wide = param.dtype not in self[Key(strategy)].dtypes
         if is_wide and param.dtype != torch.float32:
             return None
-        joined = 1 if is_vector else group.get("head_dim") or 1
+        joins = self.can_join_rows and not is_vector
         return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor,
-                   joined_rows=joined)
+                   joined_rows=joins and group.get("head_dim") or 1)
 
     def is_small(self, shape: torch.Size, group: Mapping) -> bool:
         """Returns whether a parameter keeps its states in float32. With a sum over the model

@@ -110,7 +110,8 @@ def convert(spec: StateSpec, sources: Sequence, source: str, targets: Sequence, 
         options |= {"exchange": Exchange(groups, spec.device) if groups else None,
                     "places": [(first, own) for (first, _), own in zip(places, shardings)]}
     convert_tensors(sources, source, targets, target, planes, threads,
-                    executor=spec.executor, group=spec.group, joined_rows=spec.joined_rows, **options)
+                    executor=spec.executor, group=spec.group, joined_rows=spec.joined_rows,
+                    **options)
 
 
 def _weight_of(spec: StateSpec, state: Mapping) -> list[torch.Tensor]:
