@@ -152,9 +152,9 @@ print(tandem.torch.memory(config, "flash-f16", "coat", ranks=2, batch=4))
 5. **Codes last.** Strategies that store gradients or weights [in codes](Torch.md#gradients-in-codes) need other ways of clipping, and
    weights in codes need `decode_weights`. They are chosen only if no other fits; `codes=False` excludes them.
    `strategy="auto"`, which does not know the model, never chooses weights in codes.
-6. **Four bits after that.** If AdamW does not fit with moments of eight bits, and codes where they are allowed, moments have
-   [four bits](Strategies.md#8-bits-and-4), with `stores_ratio=True` in the code that is printed. They follow, but weights end ten times as far from
-   float64's. `found.stores_ratio` says whether it is so; `strategy="auto"` does not choose them.
+6. **Four bits after that.** If AdamW fits neither with moments of eight bits nor with codes, `recommend` takes moments of
+   [four bits](Strategies.md#8-bits-and-4), and prints code with `stores_ratio=True`. They follow their averages, but weights end much farther from
+   float64's, as the last rows below show. `found.stores_ratio` is then True. `strategy="auto"` never chooses them.
 
 The table shows the choice for a model of matrices in bfloat16, by bytes per parameter, at `beta2` = 0.999 and 0.95:
 

@@ -537,7 +537,8 @@ def test_what_follows_under_other_optimizers(name, follows):
     search = Search(describe(model), [0.999], 2, Footprints(kind=kind), name)
     able = {of for of in measured() if search._is_able("matrices", of, 2)}
     wanted = {of.name for of in measured().values()
-              if not of.stores_ratio and follows(of) and search._error_of("matrices", of.name) is not None}
+              if not of.stores_ratio and follows(of)
+              and search._error_of("matrices", of.name) is not None}
     assert able == wanted and able != set(measured())
 
 

@@ -179,19 +179,27 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
     kind = kind_of(optimizer)
     limit, betas = in_bytes(memory), _betas_of(optimizer, kind, betas)
-    kinds = [kind, WITH_RATIO] if optimizer == "AdamW" else [kind]
-    tensors, footprints = describe(model), [Footprints(gradient_release, kind=of) for of in kinds]
+    tensors, footprints = describe(model), Footprints(gradient_release, kind=kind)
     for tensor in tensors:
         if tensor.trains:
-            footprints[0].check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
+            footprints.check(tensor.shape, tensor.dtype, f"parameter {tensor.name!r}")
     tensors = ([spread(tensor, ranks) for tensor in tensors] if ranks > 1
                else list(map(on_first_rank, tensors)))
     ranks = max(ranks, ranks_of(tensors))
-    searches = [Search(tensors, [betas[1] if betas else USUAL_BETA2],
-                       2 if codes and ranks == 1 else 0, of, optimizer) for of in footprints]
-    found = next(filter(None, (search.find(limit, ranks, betas) for search in searches)), None)
-    able = [search for search in searches if search.is_able]
-    return found or (able or searches)[-1].best(limit, ranks, betas)
+
+    def search_with(footprints: Footprints) -> Search:
+        return Search(tensors, [betas[1] if betas else USUAL_BETA2],
+                      2 if codes and ranks == 1 else 0, footprints, optimizer)
+
+    search = search_with(footprints)
+    found = search.find(limit, ranks, betas)
+    if found is None and optimizer == "AdamW":
+        last = search_with(Footprints(gradient_release, kind=WITH_RATIO))
+        search = last if last.is_able else search
+        found = search.find(limit, ranks, betas)
+    if found is None:
+        raise ValueError(search.too_little(limit, ranks))
+    return found
 
 
 def _betas_of(name: str, kind: Kind, betas: object) -> tuple[float, float] | None:
@@ -329,7 +337,7 @@ class Search:
             ValueError: the memory is too small.
         """
         if (found := self.find(memory, ranks, betas)) is None:
-            raise ValueError(self._too_little(memory, ranks))
+            raise ValueError(self.too_little(memory, ranks))
         return found
 
     def find(self, memory: int, ranks: int,
@@ -492,7 +500,7 @@ class Search:
             raise ValueError(f"no measured strategy follows at {where} with these parameters")
         return best
 
-    def _too_little(self, memory: int, ranks: int) -> str:
+    def too_little(self, memory: int, ranks: int) -> str:
         """Returns why nothing fits, the minimum memory, and what else would help."""
         least, names = min((self.least(codes) for codes in range(self.codes + 1)),
                            key=lambda one: one[0])
@@ -547,8 +555,8 @@ class Search:
             yield (f"{text_of(working)} more are for the largest tensor, while its gradient is "
                    "encoded or released and its weight decoded.")
         if self.kind is WITH_RATIO:
-            yield ("Moments have four bits, of which the first is stored as m / sqrt(v): "
-                   "stores_ratio=True, for decay='inside' without max_norm.")
+            yield ("Moments have four bits. States have m / sqrt(v) in place of the first moment m "
+                   "(stores_ratio=True, with decay='inside' and without max_norm).")
         if codes == 2:
             yield ("Weights are codes: decode_weights keeps them in memory only while a module "
                    "needs them.")
