@@ -10,7 +10,6 @@
 """Steps of optimizers beyond AdamW against float64's, and losses of the demo's model."""
 
 import argparse
-import math
 import pathlib
 import statistics
 import sys
@@ -24,6 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from common import RESULTS, load, save, table, with_section  # noqa: E402
 from muon import dtype_of  # noqa: E402
+from peer_optimizers import (AdEMAMixReference, MARSReference, adam_mini, adan, came,  # noqa: E402
+                             schedule_free)
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
@@ -40,99 +41,6 @@ PEER = "bf16 parameters"
 #===------------------------------------------------------------------------===#
 # Optimizers
 #===------------------------------------------------------------------------===#
-
-
-class AdEMAMixReference(torch.optim.Optimizer):
-    """AdEMAMix as the equations of the paper, in the type of the parameters."""
-
-    def __init__(self, params, lr, betas, alpha, eps, weight_decay, t_alpha, t_beta3):
-        super().__init__(params, {"lr": lr})
-        self.betas, self.alpha, self.eps, self.decay = betas, alpha, eps, weight_decay
-        self.t_alpha, self.t_beta3, self.count = t_alpha, t_beta3, 0
-
-    def _scheduled(self) -> tuple[float, float]:
-        beta1, _, beta3 = self.betas
-        alpha = min(self.count * self.alpha / self.t_alpha, self.alpha)
-        share, near, far = min(self.count / self.t_beta3, 1.0), math.log(beta1), math.log(beta3)
-        return alpha, min(math.exp(near * far / ((1 - share) * far + share * near)), beta3)
-
-    @torch.no_grad()
-    def step(self):
-        self.count += 1
-        (beta1, beta2, _), (alpha, beta3) = self.betas, self._scheduled()
-        first, second = 1 - beta1**self.count, 1 - beta2**self.count
-        for param in (p for group in self.param_groups for p in group["params"]):
-            if not self.state[param]:
-                self.state[param].update((name, torch.zeros_like(param)) for name in ("m", "s", "v"))
-            m, s, v = self.state[param].values()
-            m.mul_(beta1).add_(param.grad, alpha=1 - beta1)
-            s.mul_(beta3).add_(param.grad, alpha=1 - beta3)
-            v.mul_(beta2).addcmul_(param.grad, param.grad, value=1 - beta2)
-            direction = (m / first + alpha * s) / (v.sqrt() / math.sqrt(second) + self.eps)
-            param.sub_(direction + self.decay * param, alpha=self.param_groups[0]["lr"])
-
-
-def schedule_free_reference(params, **options) -> torch.optim.Optimizer:
-    """Returns the optimizer of the authors' package, in train mode."""
-    import schedulefree
-
-    optimizer = schedulefree.AdamWScheduleFree(params, **options)
-    optimizer.train()
-    return optimizer
-
-
-class MARSReference(torch.optim.Optimizer):
-    """MARS as its authors' code has it, in the type of the parameters."""
-
-    def __init__(self, params, lr, betas, eps, weight_decay):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for param in group["params"]:
-                self._step_of(param, self.state[param], group)
-
-    def _step_of(self, param, state, group):
-        decay, (beta1, beta2), c = group["weight_decay"], group["betas"], param.grad
-        if param.dim() > 1:
-            last = state.get("last", torch.zeros_like(param))
-            c = c + 0.025 * beta1 / (1 - beta1) * (c - last)
-            c = c / max(1.0, c.norm().item())
-            state["last"] = param.grad.clone()
-        else:
-            decay, (beta1, beta2) = 0.1, (0.9, 0.95)
-        t = state["t"] = state.get("t", 0) + 1
-        m = state.setdefault("m", torch.zeros_like(param)).lerp_(c, 1 - beta1)
-        v = state.setdefault("v", torch.zeros_like(param)).mul_(beta2).addcmul_(c, c, value=1 - beta2)
-        update = m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + group["eps"])
-        param.sub_(update + decay * param, alpha=group["lr"])
-
-
-def adan_reference(params, **options) -> torch.optim.Optimizer:
-    """Returns pytorch_optimizer's Adan."""
-    import pytorch_optimizer
-
-    return pytorch_optimizer.Adan(params, **options)
-
-
-def came_reference(params, **options) -> torch.optim.Optimizer:
-    """Returns the authors' CAME."""
-    import came_pytorch
-
-    return came_pytorch.CAME(params, **options)
-
-
-def adam_mini_reference(params, weight_decay, **options) -> torch.optim.Optimizer:
-    """Returns the authors' Adam-mini, with a second moment for each row, and AdamW for vectors. It
-    looks at names, and has no decay for those of vectors."""
-    import adam_mini
-
-    named = [("mlp" if param.dim() > 1 else "bias", param) for param in params]
-    optimizer = adam_mini.Adam_mini(named, weight_decay=weight_decay, verbose=False, **options)
-    for group in optimizer.param_groups:
-        group["weight_decay"] = weight_decay
-    return optimizer
 
 
 @dataclass(frozen=True)
@@ -164,7 +72,7 @@ STUDIED = {
                        "t_beta3": steps},
         4e-3, True, "PyTorch, bf16 parameters", 10.0),
     "AdamWScheduleFree": Studied(
-        tandem.torch.AdamWScheduleFree, schedule_free_reference,
+        tandem.torch.AdamWScheduleFree, schedule_free,
         lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8, "warmup_steps": WARM},
         8e-3, False, "schedulefree, bf16 parameters", 8.0),
     "MARS": Studied(
@@ -172,14 +80,14 @@ STUDIED = {
         lambda steps: {"betas": (0.95, 0.99), "eps": 1e-8},
         8e-3, True, "PyTorch, bf16 parameters", 10.0),
     "CAME": Studied(
-        tandem.torch.CAME, came_reference, lambda steps: {"betas": (0.9, 0.99, 0.999)},
+        tandem.torch.CAME, came, lambda steps: {"betas": (0.9, 0.99, 0.999)},
         4e-3, True, "CAME's authors, bf16 parameters", 8.2),
     "AdamMini": Studied(
-        tandem.torch.AdamMini, adam_mini_reference,
+        tandem.torch.AdamMini, adam_mini,
         lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8},
         1.6e-2, True, "Adam-mini's authors, bf16 parameters", 6.03),
     "Adan": Studied(
-        tandem.torch.Adan, adan_reference,
+        tandem.torch.Adan, adan,
         lambda steps: {"betas": (0.98, 0.92, 0.99), "eps": 1e-8},
         3e-2, True, "pytorch_optimizer, bf16 parameters", 12.0),
     "Adamax": Studied(

@@ -9,6 +9,8 @@
 #===----------------------------------------------------------------------===#
 
 import inspect
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,9 @@ from model.storage import Draw
 from support.kernels import STRATEGY_PATH
 from support.torch_bits import (LIBRARY, VISIBLE, WIDE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, set_gradients, train)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "benchmarks"))
+import peer_optimizers as peers  # noqa: E402
 
 SHAPES = [(17,), (3, 5), (), (4, 1, 7), (0, 3)]
 HAS_METRICS = "metrics" in inspect.signature(tandem.compile).parameters
@@ -217,15 +222,9 @@ def clipped(params):
     return optimizer
 
 
-def adam_mini(params, name, lr, betas, eps, decay):
-    """Returns the authors' Adam-mini. A matrix has the mean of a row if its name is "mlp", and that
-    of 8 rows of 3 elements if it is "q_proj"; a vector is a bias, which is updated by AdamW."""
-    named = [(name if p.dim() > 1 else "bias", p) for p in params]
-    optimizer = pytest.importorskip("adam_mini").Adam_mini(
-        named, lr, betas, eps, dim=12, n_heads=6, verbose=False)
-    for group in optimizer.param_groups:
-        group["weight_decay"] = decay
-    return optimizer
+def authors_adam_mini(*args, **options):
+    pytest.importorskip("adam_mini")
+    return peers.adam_mini(*args, **options)
 
 
 class CautiousReference(torch.optim.Optimizer):
@@ -259,37 +258,6 @@ class CautiousReference(torch.optim.Optimizer):
         return m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
 
 
-class MARSReference(torch.optim.Optimizer):
-    """MARS as its authors' code has it (AGI-Arena/MARS), in which eps is added to the root of the
-    corrected second moment."""
-
-    def __init__(self, params, lr, betas, eps, weight_decay, gamma, lr_1d):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "gamma": gamma,
-                                  "weight_decay": weight_decay, "lr_1d": lr_1d})
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                self._step_of(p, self.state[p], group, is_matrix=p.dim() == 2)
-
-    def _step_of(self, p, state, group, is_matrix):
-        lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
-        c = p.grad.clone()
-        if is_matrix:
-            last = state.get("last", torch.zeros_like(p))
-            c += group["gamma"] * beta1 / (1 - beta1) * (p.grad - last)
-            c /= max(1.0, c.norm().item())
-            state["last"] = p.grad.clone()
-        else:
-            lr, decay, (beta1, beta2) = group["lr_1d"], 0.1, (0.9, 0.95)
-        m = state.setdefault("m", torch.zeros_like(p)).lerp_(c, 1 - beta1)
-        v = state.setdefault("v", torch.zeros_like(p)).mul_(beta2).addcmul_(c, c, value=1 - beta2)
-        t = state["t"] = state.get("t", 0) + 1
-        root = (v / (1 - beta2**t)).sqrt() + group["eps"]
-        p -= lr * (decay * p + m / (1 - beta1**t) / root)
-
-
 REFERENCES = {
     "adamw-cautious": (
         lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before", cautious=True,
@@ -300,7 +268,7 @@ REFERENCES = {
         lambda p: CautiousReference(p, 1e-2, (0.9, 0.99), 0.1)),
     "mars-eps": (
         lambda p: tt.MARS(p, 1e-2, (0.9, 0.95), 0.01, 0.1, 0.05, lr_1d=5e-3, strategy="fp32"),
-        lambda p: MARSReference(p, 1e-2, (0.9, 0.95), 0.01, 0.1, 0.05, 5e-3)),
+        lambda p: peers.MARSReference(p, 1e-2, (0.9, 0.95), 0.01, 0.1, 0.05, 0.5)),
     # pytorch_optimizer adds eps to the root of the uncorrected second moment.
     "mars": (lambda p: tt.MARS(p, 1e-3, eps=1e-20, weight_decay=0.1, lr_1d=5e-4, strategy="fp32"),
              lambda p: pytest.importorskip("pytorch_optimizer").MARS(
@@ -317,10 +285,11 @@ REFERENCES = {
         lambda p: pytest.importorskip("came_pytorch").CAME(
             p, 1e-2, (1e-20, 1e-12), 0.25, (0.8, 0.9, 0.95))),
     "adam-mini": (lambda p: tt.AdamMini(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
-                  lambda p: adam_mini(p, "mlp", 1e-2, (0.8, 0.95), 1e-6, 0.1)),
+                  lambda p: authors_adam_mini(p, 0.1, lr=1e-2, betas=(0.8, 0.95), eps=1e-6)),
     "adam-mini-heads": (
         lambda p: tt.AdamMini([{"params": p, "head_dim": 8}], 1e-2, strategy="fp32"),
-        lambda p: adam_mini(p, "q_proj", 1e-2, (0.9, 0.999), 1e-8, 0.0)),
+        # Heads of 8 rows of 3 elements.
+        lambda p: authors_adam_mini(p, 0.0, "q_proj", lr=1e-2, dim=12, n_heads=6)),
     "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
                  lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
