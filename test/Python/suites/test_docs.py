@@ -103,7 +103,7 @@ def test_torch_python(page):
 
 def test_tutorial(tmp_path, monkeypatch):
     """Runs the blocks of docs/Tutorial.md in sequence, the Python ones first."""
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     graph, strategy = blocks("docs/Tutorial.md", "mlir")
     (tmp_path / "signum.mlir").write_text(graph)
@@ -115,6 +115,9 @@ def test_tutorial(tmp_path, monkeypatch):
     lost = (sum(row["lost"] * row["elements"] for row in rows)
             / sum(row["elements"] for row in rows))
     assert 0.35 < lost < 0.5  # about four in ten
+    assert "8.25 in matrices, and 13 in the" in (ROOT / "docs/Tutorial.md").read_text()
+    assert bytes_of("flash-f16", torch.bfloat16) == 8.25
+    assert bytes_of("flash-f16", torch.bfloat16, shape=(64,)) == 13
     monkeypatch.setenv("PATH", f"{ROOT}/build/bin:{os.environ['PATH']}")
     for block in blocks("docs/Tutorial.md", "sh"):
         printed = subprocess.run(["bash", "-ec", f"set -o pipefail\n{block}"],
@@ -231,11 +234,11 @@ def test_readme_table():
         assert f"{results.mean(name):.2g}" == error, name
 
 
-def bytes_of(strategy, dtype, graph="adamw"):
-    """Returns the bytes that an element of a matrix takes, with its gradient."""
+def bytes_of(strategy, dtype, graph="adamw", shape=(64, 64)):
+    """Returns the bytes that an element of a parameter takes, with its gradient."""
     import tandem.torch
     import torch
-    weight = torch.nn.Parameter(torch.zeros(64, 64, dtype=dtype))
+    weight = torch.nn.Parameter(torch.zeros(shape, dtype=dtype))
     make = tandem.torch.CAME if graph == "came" else tandem.torch.AdamW
     options = {"stores_ratio": True} if "ratio" in strategy else {}
     return make([weight], strategy=strategy, **options).bytes_per_parameter

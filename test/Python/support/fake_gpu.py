@@ -67,7 +67,9 @@ class FakeGPU:
 
     def __init__(self, cache=None, count=1):
         os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)
-        if cache is not None:
+        if cache is None:
+            os.environ.setdefault("TANDEM_CACHE_DIR", "")
+        else:
             os.environ["TANDEM_CACHE_DIR"] = cache
         self.library = ctypes.CDLL(str(_LIBRARY))
         self.library.fake_cuda_violations.restype = ctypes.c_char_p
