@@ -146,6 +146,9 @@ class Muon(_Library):
 
     _HYPERS = _MuonHypers
 
+    #: The settings of AdamW's parameters; pickles of early versions lack them.
+    _adamw: Mapping = {"lr": None, "weight_decay": None}
+
     def __init__(self, params: Iterable, lr=None, weight_decay=None, momentum=None,
                  nesterov: bool = True, ns_coefficients=(3.4445, -4.7750, 2.0315),
                  eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: str | None = None, *,
@@ -168,6 +171,9 @@ class Muon(_Library):
         defaults = super()._defaults()
         return {name: value for name, value in defaults.items()
                 if name not in ("scale", "eps")} | self._own
+
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | {"_adamw": self._adamw}
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group, as the constructor takes it; without ``use_muon`` it has to be
@@ -195,7 +201,7 @@ class Muon(_Library):
         """Refuses AdamW's parameters without a rate of their own where it would not suit them."""
         if not isinstance(group, dict) or group.get("use_muon") is not False or "lr" in group:
             return
-        if group.get("adjust_lr_fn", self._own["adjust_lr_fn"]) == "original":
+        if group.get("adjust_lr_fn", self.defaults["adjust_lr_fn"]) == "original":
             raise ValueError(
                 "a param group with use_muon=False has no learning rate of its own, and Muon's is "
                 "too high for AdamW: give it lr=, or the optimizer adamw_lr=3e-4, or take "

@@ -354,6 +354,17 @@ def test_states_travel(tmp_path):
     assert "momentum_buffer" in next(iter(wide["state"].values()))
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))],
+                         ids=["deepcopy", "pickle"])
+def test_a_copy_takes_groups_like_the_original(copied):
+    """A copy gives added parameters that are not matrices the settings of AdamW's."""
+    params = parameters(torch.bfloat16)
+    optimizer = copied(tt.Muon(params, lr=0.01, adamw_lr=3e-4, adamw_weight_decay=0.25))
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(4).bfloat16())]})
+    added = optimizer.param_groups[-1]
+    assert not added["use_muon"] and added["lr"] == 3e-4 and added["weight_decay"] == 0.25
+
+
 def test_accumulation_and_average():
     """Options of all optimizers hold for matrices."""
     params = parameters(torch.bfloat16)
