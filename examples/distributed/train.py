@@ -117,7 +117,7 @@ def train(options: argparse.Namespace) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--wrapper", choices=WRAPPERS, default="fsdp2")
-    parser.add_argument("--strategy", default="collage-plus")
+    parser.add_argument("--strategy", default="flash-f16")
     parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
     dist.init_process_group("gloo")

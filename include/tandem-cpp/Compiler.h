@@ -9,7 +9,7 @@
 // This file declares the compiler's C API (tandem-c/Tandem.h) for C++17, in the
 // style of tandem-cpp/Runtime.h. It includes no header of LLVM or MLIR.
 //
-//   auto compiled = tdm::compile({"adamw", "collage-plus"});
+//   auto compiled = tdm::compile({"adamw", "flash-f16"});
 //   if (!compiled)
 //     return fail(compiled.error().message);
 //   auto kernel = compiled->load();

@@ -247,6 +247,14 @@ public:
     return flags;
   }
 
+  /// Returns a sum over a tensor or the model that the latest launch computed.
+  float sum(int64_t tensor, int64_t reduction) {
+    float total = 0;
+    check(released(
+        [&] { return tdm_plan_sum(plan, tensor, reduction, &total); }));
+    return total;
+  }
+
   /// Returns the metrics of the latest launch for one tensor, or for all (-1).
   std::vector<double> metrics(int64_t tensor) {
     std::vector<double> values(
@@ -533,6 +541,7 @@ static void bindPlan(nb::module_ &m) {
       .def("launch_async", &Plan::launchAsync)
       .def("launch_on_device", &Plan::launchOnDevice)
       .def("flags", &Plan::flags)
+      .def("sum", &Plan::sum)
       .def("metrics", &Plan::metrics);
   nb::class_<ReplayCache>(m, "ReplayCache")
       .def(nb::init<nb::handle, nb::handle, const std::string &>(), "type"_a,

@@ -1,9 +1,9 @@
 """Tandem: optimizer graphs compiled to fused low-precision kernels.
 
 >>> import tandem
->>> kernel = tandem.compile("adamw", strategy="collage-plus")
+>>> kernel = tandem.compile("adamw", strategy="flash-f16")
 >>> kernel.bytes_per_parameter
-12.0
+8.25
 """
 
 __version__ = "0.1.0"  # modules imported below read it

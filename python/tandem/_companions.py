@@ -14,6 +14,11 @@ from tandem._storages import described, floats
 from tandem._tandem import Storage
 
 
+#: The strategy of optimizers that are created without one: it takes 8.25 bytes a parameter of
+#: AdamW, gradients are as frameworks make them, and states of every graph of the library follow
+#: (docs/Following.md).
+DEFAULT_STRATEGY = "flash-f16"
+
 #: The state that ``weight_average`` of :func:`tandem.compile` adds.
 AVERAGE = "ema"
 

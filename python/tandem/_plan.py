@@ -196,6 +196,19 @@ class Plan:
         found = self._check.plan.flags() & NON_FINITE if self._check else 0
         return found or self._native.flags()
 
+    def sum(self, reduction: int, tensor: int = 0) -> float:
+        """Waits for the latest launch, and returns a sum over a tensor or the model that it has
+        computed, in float32 and over all ranks.
+
+        Args:
+            reduction: the index of the sum in :attr:`Kernel.reductions`.
+            tensor: the index of the tensor. All tensors have the same sum over the model.
+
+        Raises:
+            ValueError: there is no such tensor or sum.
+        """
+        return self._native.sum(tensor, reduction)
+
     def metrics(self, tensor: int = -1) -> list[float]:
         """Returns the metrics of the latest launch for one tensor, or for all (-1).
 

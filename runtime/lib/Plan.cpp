@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 using namespace tandem::runtime;
@@ -225,6 +226,37 @@ tdm_status Plan::metrics(int64_t tensor, double *values, int64_t count) {
   return TDM_OK;
 }
 
+tdm_status Plan::checkSum(int64_t tensor, int64_t reduction) const {
+  int64_t count = kernel->reductions.size();
+  if (reduction < 0 || reduction >= count)
+    return kernel->fail(TDM_INVALID_ARGUMENT)
+           << "there is no reduction " << reduction << " in a kernel of "
+           << count;
+  const Reduction &made = kernel->reductions[reduction];
+  if (made.kind != TDM_REDUCTION_SUM || made.isWithinMatrix())
+    return kernel->fail(TDM_INVALID_ARGUMENT)
+           << "reduction " << reduction
+           << " is not a sum over a tensor or the model";
+  if (tensor < 0 || tensor >= tensors.size())
+    return kernel->fail(TDM_INVALID_ARGUMENT)
+           << "there is no tensor " << tensor << " in a plan of "
+           << tensors.size();
+  return checkLaunched();
+}
+
+tdm_status Plan::sum(int64_t tensor, int64_t reduction, float &total) {
+  if (tdm_status status = checkSum(tensor, reduction))
+    return status;
+  uint32_t bits = 0;
+  int64_t count = kernel->reductions.size();
+  if (tdm_status status = readTotal(tensor * count + reduction, bits))
+    return status;
+  std::memcpy(&total, &bits, sizeof(total));
+  if (std::isnan(total))
+    total = std::numeric_limits<float>::quiet_NaN();
+  return TDM_OK;
+}
+
 tdm_status Plan::flags(uint32_t &flags) {
   if (tdm_status status = checkLaunched())
     return status;
@@ -332,6 +364,19 @@ tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags) {
            << "tdm_plan_flags: flags is NULL; pass where to store them";
   return guarded("tdm_plan_flags", [&] {
     return plan->plan->exclusively([&] { return plan->plan->flags(*flags); });
+  });
+}
+
+tdm_status tdm_plan_sum(tdm_plan *plan, int64_t tensor, int64_t reduction,
+                        float *total) {
+  if (!plan)
+    return failNullPlan("tdm_plan_sum");
+  if (!total)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_plan_sum: total is NULL; pass where to store it";
+  return guarded("tdm_plan_sum", [&] {
+    return plan->plan->exclusively(
+        [&] { return plan->plan->sum(tensor, reduction, *total); });
   });
 }
 

@@ -65,6 +65,10 @@ public:
   /// workspace.
   tdm_status metrics(int64_t tensor, double *values, int64_t count);
 
+  /// Stores the total of a sum over a tensor or the model, as the latest launch
+  /// has computed it.
+  tdm_status sum(int64_t tensor, int64_t reduction, float &total);
+
   /// Runs \p body, or fails if another thread is using the plan.
   template <typename Body>
   tdm_status exclusively(Body body) {
@@ -108,6 +112,9 @@ protected:
   /// Stores the address of the slots that the latest launch has written.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;
+  /// Stores a total of the latest launch, a number for each tensor and
+  /// reduction.
+  virtual tdm_status readTotal(int64_t index, uint32_t &total) = 0;
 
   /// Writes the addresses of totals and parts and the ranges of chunks to the
   /// tensors' records.
@@ -161,6 +168,7 @@ private:
   tdm_status checkStaged() const;
   tdm_status checkExchange() const;
   tdm_status checkLaunched() const;
+  tdm_status checkSum(int64_t tensor, int64_t reduction) const;
   double chunkMetric(const uint64_t *workspace, int64_t metric, int64_t first,
                      int64_t end) const;
   double tensorMetric(const uint64_t *workspace, int64_t tensor,

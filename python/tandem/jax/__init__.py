@@ -1,7 +1,7 @@
 """Optimizers for JAX, which run as compiled kernels that XLA launches.
 
 >>> import jax, jax.numpy as jnp, tandem.jax
->>> optimizer = tandem.jax.adamw(lr=1e-3, strategy="collage-plus")
+>>> optimizer = tandem.jax.adamw(lr=1e-3, strategy="flash-f16")
 >>> params = {"w": jnp.ones((64, 64), jnp.bfloat16)}
 >>> state = optimizer.init(params)
 >>> params, state = jax.jit(optimizer.step, donate_argnums=(1, 2))(params, state, params)

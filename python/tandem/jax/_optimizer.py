@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from tandem._arguments import to_integer
-from tandem._companions import MIN_8BIT_VECTOR_SIZE
+from tandem._companions import DEFAULT_STRATEGY, MIN_8BIT_VECTOR_SIZE
 from tandem._finite_check import compiled_check
 from tandem._kernel import Kernel
 from tandem._messages import renamed
@@ -91,7 +91,7 @@ class Optimizer:
     #: Hyperparameters that are given together, of which a graph has two or more.
     _PAIRS = {"betas": ("beta1", "beta2", "beta3"), "eps": ("eps1", "eps2")}
 
-    def __init__(self, graph: str | os.PathLike, strategy: Strategy = "collage-plus", *,
+    def __init__(self, graph: str | os.PathLike, strategy: Strategy = DEFAULT_STRATEGY, *,
                  vectors: str | os.PathLike | None = None,
                  path: Sequence[str | os.PathLike] = (), seed: int = 0, threads: int = 0,
                  metrics: bool = False, skip_nonfinite: bool = False, ema_decay=None,

@@ -15,7 +15,7 @@ _OPTIONS = """
 
     Hyperparameters that are None have the graph's defaults; each may be a function of the count
     of steps, such as an optax schedule. Further arguments are those of :class:`Optimizer`:
-    ``strategy`` ("collage-plus"), ``path``, ``seed``, ``threads``, ``metrics``,
+    ``strategy`` ("flash-f16"), ``path``, ``seed``, ``threads``, ``metrics``,
     ``skip_nonfinite``, ``ema_decay``, ``min_8bit_size`` and ``min_8bit_vector_size``.
     """
 

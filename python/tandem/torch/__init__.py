@@ -1,10 +1,10 @@
 """Optimizers, modules and collectives for PyTorch, based on compiled kernels.
 
 >>> import torch, tandem.torch
->>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
->>> opt = tandem.torch.AdamW(model.parameters(), lr=1e-3, strategy="collage-plus")
+>>> model = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+>>> opt = tandem.torch.AdamW(model.parameters(), lr=1e-3, strategy="flash-f16")
 >>> opt.bytes_per_parameter
-12.0
+8.25
 
 The packages mirror PyTorch's: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
 :mod:`tandem.torch.distributed`. Except for layers, their names are also available here, as is
@@ -25,7 +25,7 @@ from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_acti
                              emulate)
 from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax, AdamMini,
                                 AdamW, AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion,
-                                Muon, NAdam, Optimizer, RAdam, Recommendation, RMSprop, Rprop,
+                                Muon, NAdam, Optimizer, Prodigy, RAdam, Recommendation, RMSprop, Rprop,
                                 WeightAverage, averaged_weights, averages, change_strategy,
                                 convert_state, decode_weights, doctor, from_bitsandbytes,
                                 param_groups, qk_clip, recommend, to_bitsandbytes, weights)
@@ -35,7 +35,7 @@ share_threads()
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
            "CAME", "GradientAllReduce", "LAMB", "Lion", "MARS", "MaskSetting", "Memory", "Muon", "NAdam",
-           "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RAdam", "RMSprop", "Ranks",
+           "Optimizer", "PrecisionRaise", "PrecisionSchedule", "Prodigy", "RAdam", "RMSprop", "Ranks",
            "RecipeSetting", "Recommendation", "Rprop", "SGD", "StoredTensor", "StrategySetting",
            "WeightAverage", "WeightOperands", "averaged_weights", "averages", "change_strategy",
            "compress_activations", "convert_state", "decode_weights", "distributed", "doctor",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tandem._companions import DEFAULT_STRATEGY
 from tandem.torch.optim.advice._kinds import kind_of
 from tandem.torch.optim.advice._memory import Bytes, Footprints, text_of
 from tandem.torch.optim.advice._recommend import EXACT, on_first_rank, ranks_of, spread
@@ -57,7 +58,7 @@ class Memory:
                                   for part in parts if getattr(self, part)])
 
 
-def memory(model: object, strategy: str | Mapping[str, str] = "collage-plus",
+def memory(model: object, strategy: str | Mapping[str, str] = DEFAULT_STRATEGY,
            recipe: str | None = None, ranks: int = 1, *, batch: int = 1,
            length: int | None = None, inputs: object = None, optimizer: str = "AdamW",
            dtype: torch.dtype = torch.bfloat16, gradient_release: bool = False,

@@ -705,11 +705,10 @@ TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
 /// return.
 typedef int (*tdm_external_fn)(void *host, uint32_t external, void *stream);
 
-/// Sets the function that computes the external steps of \p plan's kernel. It is
-/// called on the thread of a launch, between two phases. If it fails, so does
-/// the launch, with TDM_EXCHANGE_ERROR, and no state changes. If it is NULL, as
-/// initially, a kernel with external steps cannot be launched. A received plane
-/// may be the array of a sent plane of the same tensor and type.
+/// Sets the function for external steps, which runs on the launch's thread
+/// between phases. If it fails, the launch fails with TDM_EXCHANGE_ERROR and no
+/// state changes. Without one (NULL, initially) no kernel with such steps runs.
+/// A received plane may be the array of a sent one of its tensor and type.
 TDM_API tdm_status tdm_plan_set_external(tdm_plan *plan,
                                          tdm_external_fn external, void *host);
 
@@ -732,13 +731,11 @@ TDM_API tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
 typedef void (*tdm_parallel_fn)(void *host, void (*work)(void *context),
                                 void *context, int32_t threads);
 
-/// Makes multithreaded launches on the CPU use the threads of the host program.
-/// A framework's threads spin between two operators, whereas those of a second
-/// pool would have to be woken and would compete for cores. \p parallel may be
-/// called from several threads at once, until the process ends. If it is NULL,
-/// launches use the runtime's own threads, as they do initially and in the
-/// child of a fork. The setting is global to the process. OpenMP's
-/// GOMP_parallel can serve as \p parallel.
+/// Makes multithreaded launches on the CPU use threads of the host program; a
+/// second pool would compete with them. \p parallel may be called from several
+/// threads at once, until the process ends. If it is NULL, as initially and in
+/// the child of a fork, launches use the runtime's own threads. The setting is
+/// global to the process. OpenMP's GOMP_parallel can serve.
 TDM_API tdm_status tdm_use_threads(tdm_parallel_fn parallel, void *host);
 
 /// The arguments of a launch on a GPU.
@@ -760,9 +757,7 @@ typedef struct tdm_async_args {
   const void *skip;
   /// Two 32-bit words in the device's memory, or NULL. If given, the launch is
   /// not skipped: it sets the first word to that of \c skip, or to 0 if there
-  /// is none, and raises its flags there. Launches that only check gradients
-  /// thus collect their flags in a word that can be the \c skip of launches
-  /// that write.
+  /// is none, and raises its flags there; others can take it as \c skip.
   void *flags;
 } tdm_async_args;
 
@@ -789,6 +784,11 @@ TDM_API tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags);
 /// are -0.0. A NaN is returned as 0x7FF8000000000000.
 TDM_API tdm_status tdm_plan_metrics(tdm_plan *plan, int64_t tensor,
                                     double *values, int64_t count);
+
+/// Stores in \p total the sum number \p reduction, over a tensor or the model,
+/// that the latest launch computed for \p tensor, after waiting for the device.
+TDM_API tdm_status tdm_plan_sum(tdm_plan *plan, int64_t tensor,
+                                int64_t reduction, float *total);
 
 /// Destroys \p plan, which no thread may be using. NULL is allowed.
 TDM_API void tdm_plan_destroy(tdm_plan *plan);

@@ -203,6 +203,11 @@ tdm_status CPUPlan::launchAsync(const tdm_async_args &) {
          << "tdm_plan_launch";
 }
 
+tdm_status CPUPlan::readTotal(int64_t index, uint32_t &total) {
+  total = totals[index];
+  return TDM_OK;
+}
+
 tdm_status CPUPlan::readFlags(uint32_t &flags) {
   flags = latestFlags;
   return TDM_OK;

@@ -44,6 +44,7 @@ private:
   }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
+  tdm_status readTotal(int64_t index, uint32_t &total) override;
 
   class ChunkLaunch;
   class BandLaunch;

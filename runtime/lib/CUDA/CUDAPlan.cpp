@@ -531,6 +531,10 @@ tdm_status CUDAPlan::write(Address to, const void *from, size_t bytes) {
   return device->copy(reinterpret_cast<void *>(to), from, bytes);
 }
 
+tdm_status CUDAPlan::readTotal(int64_t index, uint32_t &total) {
+  return download(&total, tables.totals + index * sizeof(total), sizeof(total));
+}
+
 tdm_status CUDAPlan::readFlags(uint32_t &flags) {
   uint32_t raised = 0;
   if (executable.flags && latestFlags)

@@ -71,6 +71,7 @@ private:
   int64_t getBandBytes() const;
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
+  tdm_status readTotal(int64_t index, uint32_t &total) override;
 
   tdm_status checkAsync(const tdm_async_args &args) const;
   tdm_status launchOn(const tdm_async_args &args);

@@ -469,7 +469,7 @@ def test_shards():
     """Shards on two devices have the bits of whole arrays on one, with random bits as well."""
     refused = json.loads(run_on_two_devices(
         SHARDS, "adam8bit", "bf16-stochastic", "fp8-collage-plus"))
-    assert "lamb under 'collage-plus' computes values from all of it" in refused["lamb"]
+    assert "lamb under 'flash-f16 with f32 states' computes values from all of it" in refused["lamb"]
     assert "(257,), inside of 256 elements that share a scale" in refused["groups"]
     assert ("params['v'] differs along the mesh axis 'data', but its spec is P(); say how leaves are "
             "spread: specs=..., with P('data')") in refused["specs"].replace("PartitionSpec", "P")

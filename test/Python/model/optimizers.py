@@ -361,6 +361,29 @@ def _adamw_clip(k, h, t):
     _descend(k, h, _with_decay(k, h, u))
 
 
+def _prodigy(k, h, t):
+    g, th = k.read("grad"), k.read("param")
+    excess = np.sqrt(1.0 - power(h.beta2, t)) / (1.0 - power(h.beta1, t)) - 1.0
+    dlr = h.d * (h.lr * (1.0 + h.bias_correction * excess))
+    relative = h.d / h.d0
+    start = k.accumulate("p0", k.mul(k.sub(th, k.read("p0")), power(0.0, t - 1)))
+    gain = k.mul(k.mul(g, k.sub(start, th)), relative * dlr)
+    rate = h.safeguard * h.d + (1.0 - h.safeguard) * dlr
+    s = k.ema("s", h.s_beta, k.mul(g, relative * rate))
+    gained, size = (yield k.sum(gain)), (yield k.sum(np.abs(s)))
+    numerator = np.float32(h.s_beta * h.d_numerator) + gained
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.float32(h.d_coef) * numerator / size
+    d, most, growth = np.float32(h.d), np.float32(h.d_max), np.float32(h.growth_rate)
+    d_from = found if np.float32(h.fresh) * found > d else d
+    most, grown = (found if found > most else most), d_from * growth
+    m = k.ema("exp_avg", h.beta1, k.mul(g, h.d * (1.0 - h.beta1)))
+    v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), h.d * h.d * (1.0 - h.beta2)))
+    eps = (grown if grown < most else most) * np.float32(h.eps)
+    u = k.div(m, k.add(k.sqrt(v), eps))
+    k.accumulate("param", k.mul(_with_decay(k, h, u), -dlr))
+
+
 def _root_mean_square(k, x):
     return np.sqrt(k.sum(k.mul(x, x)) / np.float32(x.size))
 
@@ -506,6 +529,10 @@ GRAPHS = _Graphs({
     "lamb": Graph(_lamb, *_ADAM, reduces=True),
     "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
     "mars": Graph(_mars, (*_ADAM[0], "last_grad"), (*_ADAM[1], "gamma", "limit"), reduces=True),
+    "prodigy": Graph(
+        _prodigy, (*_ADAM[0], "s", "p0"),
+        (*_ADAM[1], "s_beta", "d", "d_max", "d_numerator", "d0", "fresh", "d_coef", "growth_rate",
+         "bias_correction", "safeguard"), reduces=True),
     "came_vector": Graph(
         _came_vector, _ADAM[0],
         ("lr", "beta1", "beta2", "eps1", "clip_threshold", "weight_decay"), reduces=True),

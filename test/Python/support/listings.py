@@ -235,6 +235,23 @@ def mars_listing(f, g, th, s, h, t):
     return adam_listing(f, c, th, s, h, t) | {"last_grad": g}
 
 
+def prodigy_listing(f, g, th, s, h, t):
+    excess = np.sqrt(1 - h["beta2"] ** t) / (1 - h["beta1"] ** t) - 1
+    dlr = h["d"] * (h["lr"] * (1 + h["bias_correction"] * excess))
+    start = s["p0"] + f(t == 1) * (th - s["p0"])
+    gains = f(h["d"] / h["d0"] * dlr) * (g * (start - th))
+    rate = h["d"] if h["safeguard"] else dlr
+    sums = f(h["s_beta"]) * s["s"] + f(h["d"] / h["d0"] * rate) * g
+    numerator = f(h["s_beta"] * h["d_numerator"]) + listed_sum(gains)
+    found = f(h["d_coef"]) * numerator / listed_sum(np.abs(sums))
+    d = max(f(h["d"]), found) if h["fresh"] else f(h["d"])
+    d = min(max(f(h["d_max"]), found), d * f(h["growth_rate"]))
+    m = f(h["beta1"]) * s["exp_avg"] + f(h["d"] * (1 - h["beta1"])) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(h["d"] * h["d"] * (1 - h["beta2"])) * (g * g)
+    update = m / (np.sqrt(v) + d * f(h["eps"])) + f(h["weight_decay"]) * th
+    return {"param": th + f(-dlr) * update, "exp_avg": m, "exp_avg_sq": v, "s": sums, "p0": start}
+
+
 def came_vector_listing(f, g, th, s, h, t):
     v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g + f(h["eps1"]))
     u = g / np.sqrt(v)
@@ -273,6 +290,7 @@ LISTINGS = {
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
     "mars": mars_listing,
+    "prodigy": prodigy_listing,
     "came_vector": came_vector_listing,
     "adafactor_vector": adafactor_vector_listing,
 }

@@ -1,10 +1,10 @@
 """Optimizers that run as compiled kernels, and functions for their states.
 
 >>> import torch, tandem.torch
->>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
->>> opt = tandem.torch.optim.AdamW(model.parameters(), lr=1e-3, strategy="collage-plus")
+>>> model = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+>>> opt = tandem.torch.optim.AdamW(model.parameters(), lr=1e-3, strategy="flash-f16")
 >>> opt.bytes_per_parameter
-12.0
+8.25
 
 All of them are subclasses of :class:`Optimizer`, which takes any optimizer graph, under any
 strategy, and derives the state of a parameter from the kernel's signature.
@@ -15,6 +15,7 @@ from tandem.torch.optim._library import (ASGD, LAMB, SGD, Adadelta, Adafactor, A
                                          Lion, RMSprop, Rprop)
 from tandem.torch.optim._muon import Muon
 from tandem.torch.optim._optimizer import Optimizer
+from tandem.torch.optim._prodigy import Prodigy
 from tandem.torch.optim._qk_clip import qk_clip
 from tandem.torch.optim._row_moments import CAME, AdamMini
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
@@ -31,7 +32,7 @@ from tandem.torch.optim.state._weights import WeightAverage, weights
 
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "CAME", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "MARS", "Muon",
-           "NAdam", "Optimizer", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
+           "NAdam", "Optimizer", "Prodigy", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "WeightAverage",
            "averaged_weights", "averages",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "qk_clip", "recommend", "to_bitsandbytes", "weights"]

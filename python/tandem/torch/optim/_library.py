@@ -23,7 +23,7 @@ def _given(**values) -> dict:
 
 _OPTIONS = """
     Hyperparameters that are not given have the graph's defaults. Further arguments
-    are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
+    are those of :class:`Optimizer`: ``strategy`` ("flash-f16"), ``path``,
     ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
     ``gradient_release``, ``grad_accumulation``, ``ema_decay``, ``min_8bit_size``,
     ``min_8bit_vector_size`` and ``maximize``.

@@ -13,7 +13,7 @@ from itertools import chain
 import torch
 
 import tandem
-from tandem._companions import MIN_8BIT_VECTOR_SIZE, with_sums
+from tandem._companions import DEFAULT_STRATEGY, MIN_8BIT_VECTOR_SIZE, with_sums
 from tandem._convert import compiled
 from tandem._kernel import Rules
 from tandem._param_planes import sums_over_model
@@ -143,7 +143,7 @@ class Optimizer(torch.optim.Optimizer):
         self,
         params: Iterable,
         graph: str | os.PathLike,
-        strategy: str = "collage-plus",
+        strategy: str = DEFAULT_STRATEGY,
         *,
         vectors: str | os.PathLike | None = None,
         path: Sequence[str | os.PathLike] = (),

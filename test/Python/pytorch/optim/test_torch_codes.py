@@ -664,7 +664,7 @@ def test_decoding_messages(path):
     model = model_of()
     ordinary = tt.AdamW(model.parameters())
     with pytest.raises(ValueError, match="no parameter of the model is decoded under "
-                                         "strategy 'collage-plus'"):
+                                         "strategy 'flash-f16'"):
         tt.decode_weights(model, ordinary)
     optimizer = make("fp8-collage-plus", [], model.parameters())
     with pytest.raises(ValueError, match="no parameter of the model is decoded"):

@@ -290,6 +290,14 @@ REFERENCES = {
         lambda p: tt.AdamMini([{"params": p, "head_dim": 8}], 1e-2, strategy="fp32"),
         # Heads of 8 rows of 3 elements.
         lambda p: authors_adam_mini(p, 0.0, "q_proj", lr=1e-2, dim=12, n_heads=6)),
+    "prodigy": (lambda p: tt.Prodigy(p, d0=1e-3, strategy="fp32"),
+                lambda p: pytest.importorskip("prodigyopt").Prodigy(p, d0=1e-3)),
+    "prodigy-options": (
+        lambda p: tt.Prodigy(p, 0.5, (0.8, 0.95), 0.9, 1e-6, 0.1, d0=1e-2, growth_rate=1.1,
+                             use_bias_correction=True, safeguard_warmup=True, strategy="fp32"),
+        lambda p: pytest.importorskip("prodigyopt").Prodigy(
+            p, 0.5, (0.8, 0.95), 0.9, 1e-6, 0.1, d0=1e-2, growth_rate=1.1,
+            use_bias_correction=True, safeguard_warmup=True)),
     "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
                  lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
@@ -366,7 +374,7 @@ def test_defaults_are_those_of_torch():
     ours = tt.AdamW(parameters([(3,)])).defaults
     theirs = torch.optim.AdamW(parameters([(3,)])).defaults
     assert {name for name in ours if name not in theirs} == {
-        "strategy", "min_8bit_size", "min_8bit_vector_size"}
+        "strategy", "min_8bit_size", "min_8bit_vector_size", "seed"}
     assert all(ours[name] == theirs[name] for name in ours if name in theirs)
 
 

@@ -43,6 +43,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adafactor": ("row_var", "col_var"),
     "adafactor_vector": ("variance",),
     "mars": (*_ADAM, "last_grad"),
+    "prodigy": (*_ADAM, "s", "p0"),
     "came": ("exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"),
     "came_vector": _ADAM,
     "adam_mini": ("exp_avg", "exp_avg_sq_row"),
@@ -133,6 +134,8 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
              if name not in _COMPUTED.get(graph, ())}
     if joins_rows := graph == "adam_mini":
         state = _of_adam_mini(state, weight)
+    if graph == "prodigy":
+        state = _of_prodigy(state, weight, label)
     graph = _graph_for(graph, weight)
     if {"state1", "state2", _bitsandbytes._WRAPPED} & set(state):
         return _of_bitsandbytes(state, weight, graph, label)
@@ -173,6 +176,25 @@ def _of_adam_mini(state: Mapping, weight: torch.Tensor) -> dict:
         is_vector = weight.dim() < 2
         state["exp_avg_sq" if is_vector else "exp_avg_sq_row"] = (
             mean.expand(weight.shape) if is_vector else mean.reshape(-1))
+    return state
+
+
+def _of_prodigy(state: Mapping, weight: torch.Tensor, label: str) -> dict:
+    """Returns a state of prodigyopt's Prodigy in the shape of the weight. It has vectors, one number
+    for first weights that are all zero, and no first moment if that does not average."""
+    state = dict(state)
+    for name in {"s", "p0"} & set(state):
+        tensor = state[name]
+        _check_plain(tensor, name, label)
+        if tensor.dim() == 1 and tensor.numel() < weight.numel():
+            raise ValueError(f"the state of {label} has {name!r} for {tensor.numel()} of "
+                             f"{weight.numel()} elements, as slice_p above 1 keeps it; Prodigy here "
+                             "needs all, so begin anew")
+        is_one = tensor.dim() == 0
+        state[name] = (tensor.expand(weight.shape) if is_one else tensor.reshape(weight.shape)
+                       if tensor.numel() == weight.numel() else tensor)
+    if "exp_avg" not in state and "exp_avg_sq" in state:
+        state["exp_avg"] = torch.zeros_like(weight, dtype=torch.float32)
     return state
 
 
