@@ -54,8 +54,26 @@ TEST_P(Phases, TotalsOfTensorsAndOfAll) {
       for (float value : values[i].read())
         ASSERT_EQ(value, expected) << "tensor " << i;
       EXPECT_EQ(entries.read()[i], sizes[i] ? largest : 2.0f) << "tensor " << i;
+      float total = 0;
+      EXPECT_EQ(tdm_plan_sum(plan, i, 0, &total), TDM_OK) << tdm_last_error();
+      EXPECT_EQ(total, sums[i]) << "tensor " << i;
     }
   }
+}
+
+TEST_P(Phases, ASumHasOneNaN) {
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
+  uint32_t bits = 0xFFC12345;
+  float total, nan;
+  std::memcpy(&nan, &bits, sizeof(nan));
+  DeviceArray<float> values(device, {1, nan}), entry(device, {0});
+  TensorList list;
+  list.add(2, {values.data(), entry.data()});
+  OwnedPlan plan(kernel, list);
+  launchPlain(plan, 1);
+  ASSERT_EQ(tdm_plan_sum(plan, 0, 0, &total), TDM_OK) << tdm_last_error();
+  std::memcpy(&bits, &total, sizeof(bits));
+  EXPECT_EQ(bits, 0x7FC00000u);
 }
 
 TEST_P(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
@@ -138,6 +156,34 @@ TEST_P(Phases, TheHostComputesSteps) {
 //===----------------------------------------------------------------------===//
 // Errors
 //===----------------------------------------------------------------------===//
+
+TEST(PhasesError, SumsThatDoNotExist) {
+  float values[3] = {}, entry = 0, total = 0;
+  TensorList list;
+  list.add(3, {values, &entry});
+  OwnedKernel kernel(phasesDesc());
+  OwnedPlan plan(kernel, list);
+  auto expectInvalid = [&](int64_t tensor, int64_t reduction,
+                           const char *message) {
+    expectFailure(tdm_plan_sum(plan, tensor, reduction, &total),
+                  TDM_INVALID_ARGUMENT, message);
+  };
+  expectInvalid(0, 3,
+                "kernel 'phases': there is no reduction 3 in a kernel of 3");
+  expectInvalid(0, -1,
+                "kernel 'phases': there is no reduction -1 in a kernel of 3");
+  expectInvalid(0, 1,
+                "kernel 'phases': reduction 1 is not a sum over a tensor or "
+                "the model");
+  expectInvalid(1, 0, "kernel 'phases': there is no tensor 1 in a plan of 1");
+  expectFailure(tdm_plan_sum(plan, 0, 0, &total), TDM_INVALID_STATE,
+                "kernel 'phases': no launch has run over the plan's tensors; "
+                "launch it first");
+  expectFailure(tdm_plan_sum(plan, 0, 0, nullptr), TDM_INVALID_ARGUMENT,
+                "tdm_plan_sum: total is NULL; pass where to store it");
+  expectFailure(tdm_plan_sum(nullptr, 0, 0, &total), TDM_INVALID_ARGUMENT,
+                "tdm_plan_sum: plan is NULL; pass one from tdm_plan_create");
+}
 
 TEST(PhasesError, AShardHasNoTotals) {
   float values[3] = {}, entry = 0;

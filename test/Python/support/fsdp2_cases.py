@@ -42,8 +42,8 @@ CASES = {
     "Adam-mini, cut head": ("coat", {"optimizer": "AdamMini", "head_dim": SIZES[2],
                                      "min_8bit_size": 0}),
     "MARS": ("flash-f16", {"optimizer": "MARS", "min_8bit_size": 0}),
-    "Prodigy": ("flash-f16", {"optimizer": "Prodigy", "d0": 1e-3, "min_8bit_size": 0}),
-    "Prodigy, scales": ("fp8-lm", {"optimizer": "Prodigy", "d0": 1e-3, "min_8bit_size": 0}),
+    "Prodigy": ("flash-f16", {"optimizer": "Prodigy", "d0": 1e-3, "d_coef": 1e3, "min_8bit_size": 0}),
+    "Prodigy, scales": ("fp8-lm", {"optimizer": "Prodigy", "d0": 1e-3, "d_coef": 1e3, "min_8bit_size": 0}),
     "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
     "release": ("collage-plus", {"gradient_release": True}),
 }

@@ -126,6 +126,11 @@ def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, 
                   if not torch.equal(gather(own), gather(want))]
         with tt.averaged_weights(optimizer), tt.averaged_weights(reference):
             found += [f"shown {part}" for part in differences(model, optimizer, whole, reference)]
+    if options.get("max_norm") and optimizer.grad_norm != reference.grad_norm:
+        found.append("the norm of gradients")
+    if options.get("optimizer") == "Prodigy" and not (
+            options["d0"] < optimizer.param_groups[0]["d"] == reference.param_groups[0]["d"]):
+        found.append("the estimate")
     if options.get("metrics") and optimizer.metrics() != reference.metrics():
         found.append("metrics")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -103,6 +104,17 @@ class AdamW(_Choosing):
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                         max_norm=max_norm)
         super().__init__(params, graph, **hypers, **options)
+
+    @property
+    def grad_norm(self) -> float:
+        """The norm of all gradients in the last step with ``max_norm``, before they were scaled
+        down, as torch.nn.utils.clip_grad_norm_ returns it; on a GPU this waits for the step."""
+        if "max_norm" not in self.defaults:
+            raise RuntimeError("this optimizer computes no norm; create it with max_norm=, which may "
+                               "be a number that no norm reaches")
+        if not self._runner.measured:
+            raise RuntimeError("the last step updated nothing, so that there is no norm")
+        return math.sqrt(self._runner.measured[0].plan.sum(0))
 
 
 class LAMB(_Library):

@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 
 import inspect
+import math
 import sys
 from pathlib import Path
 
@@ -357,6 +358,33 @@ def test_a_sum_over_the_model_needs_one_launch():
                        "parameter 1 is torch.float32 and others are torch.bfloat16"):
         optimizer.step()
     assert all(torch.equal(p, q) for p, q in zip(params, before))
+
+
+@pytest.mark.parametrize("strategy", ("fp32", "flash-f16", "fp8-lm"))
+def test_grad_norm_is_that_of_torch(strategy):
+    """The norm is that before clipping, also of gradients in codes, and of steps that only repeat
+    others with new gradients."""
+    params = parameters([(40, 3), (11,)], torch.float32 if strategy == "fp32" else torch.bfloat16)
+    optimizer = tt.AdamW(params, max_norm=0.5, strategy=strategy)
+    for seed in range(4):
+        set_gradients(params, seed)
+        want = math.sqrt(sum(p.grad.double().square().sum().item() for p in params))
+        optimizer.step()
+        assert optimizer.grad_norm == pytest.approx(want, rel=0.02 if strategy == "fp8-lm" else 1e-6)
+
+
+def test_grad_norm_needs_a_step_with_max_norm():
+    params = parameters([(4,)])
+    with pytest.raises(RuntimeError, match="computes no norm; create it with max_norm="):
+        tt.AdamW(params).grad_norm
+    optimizer = tt.AdamW(params, max_norm=1.0)
+    with pytest.raises(RuntimeError, match="the last step updated nothing"):
+        optimizer.grad_norm
+    train(optimizer, [0])
+    params[0].grad = None
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="the last step updated nothing"):
+        optimizer.grad_norm
 
 
 def test_max_norm_is_for_decay_inside():

@@ -51,7 +51,8 @@ KINDS = {
 WITH_RATIO = Kind("adamw_ratio", has_betas=True, has_errors=True)
 
 #: Optimizers whose states were not measured.
-UNMEASURED = ("ASGD", "AdamMini", "Adadelta", "Adamax", "Adan", "CAME", "MARS", "Rprop")
+UNMEASURED = ("ASGD", "AdamMini", "Adadelta", "Adamax", "Adan", "CAME", "MARS", "Prodigy",
+              "Rprop")
 
 #: The names of optimizers for which errors were measured.
 MEASURED = tuple(name for name, kind in KINDS.items() if kind.has_errors)
