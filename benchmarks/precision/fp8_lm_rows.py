@@ -370,7 +370,8 @@ ROWS = (
     Row(("figure 4",), "The losses of FP8 and bf16 almost coincide (here: they are less than "
         f"{ENDS_NATS:g} nats apart).", "plots of 7B to 175B parameters", coincide,
         **of_study("fp8-lm-long"),
-        remark="These are the levels O1 to O3 of `tandem.torch.fp8_lm`, O3 on two ranks. In the "
+        remark="These are the levels O1 to O3 of `tandem.torch.fp8_lm`, O3 on two ranks. O2 and O3 "
+        "end within the bound; O1 differs too much between three seeds to show it. In the "
         "study of 1,500 steps an FP8 weight (#3) ends far above bf16."),
     Row(("figure 9",), "A scale moves gradients into the range of FP8: fewer become zero.",
         "a drawing", fewer_zeros, **of_study("published"),
