@@ -41,6 +41,13 @@ function(add_tandem_passes name)
   add_dependencies(tandem-headers Tandem${name}PassIncGen)
 endfunction()
 
+# Compiles a program with the precompiled header PCH or LLVMPCH of the libraries. LLVM's flags
+# make that position-independent; without the property, -fPIE of CMake would not match it.
+function(use_tandem_pch name header)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_precompile_headers(${name} REUSE_FROM Tandem${header})
+endfunction()
+
 # Declares a command-line tool linked to every Tandem library. A static build's
 # library exports no symbol of MLIR and LLVM. There it contains the main functions
 # of TANDEM_TOOLS under other names, and a tool only calls its own one.
