@@ -97,6 +97,13 @@ def came(params, **options) -> torch.optim.Optimizer:
     return came_pytorch.CAME(params, **options)
 
 
+def prodigy(params, **options) -> torch.optim.Optimizer:
+    """Returns the authors' Prodigy."""
+    import prodigyopt
+
+    return prodigyopt.Prodigy(params, **options)
+
+
 def adam_mini(params, weight_decay, name="mlp", **options) -> torch.optim.Optimizer:
     """Returns the authors' Adam-mini, with AdamW for vectors. It looks at names: a matrix has a second
     moment for each row if it is called "mlp", and for each head if it is called "q_proj". Those of

@@ -15,7 +15,7 @@ import statistics
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from common import RESULTS, load, save, table, with_section  # noqa: E402
 from muon import dtype_of  # noqa: E402
 from peer_optimizers import (AdEMAMixReference, MARSReference, adam_mini, adan, came,  # noqa: E402
-                             schedule_free)
+                             prodigy, schedule_free)
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
@@ -54,6 +54,7 @@ class Studied:
         has_schedule: whether the rate decays in a training.
         peer: the name of the other one.
         peer_bytes: its bytes per parameter.
+        error_options: further options of both, with which errors are measured.
     """
 
     ours: Callable
@@ -63,6 +64,7 @@ class Studied:
     has_schedule: bool
     peer: str
     peer_bytes: float
+    error_options: dict = field(default_factory=lambda: {"lr": 1e-3})
 
 
 STUDIED = {
@@ -86,6 +88,11 @@ STUDIED = {
         tandem.torch.AdamMini, adam_mini,
         lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8},
         1.6e-2, True, "Adam-mini's authors, bf16 parameters", 6.03),
+    "Prodigy": Studied(
+        tandem.torch.Prodigy, prodigy, lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8},
+        1.0, True, "prodigyopt, bf16 parameters", 12.0,
+        # Gradients of a stream do not depend on weights, so that the estimate is held.
+        {"lr": 1.0, "d0": 1e-3, "d_coef": 1e-9}),
     "Adan": Studied(
         tandem.torch.Adan, adan,
         lambda steps: {"betas": (0.98, 0.92, 0.99), "eps": 1e-8},
@@ -125,7 +132,7 @@ def moved(studied: Studied, strategy: str, seed: int, steps: int, dtype: torch.d
     """Returns a weight after steps, in eval mode if the optimizer has one."""
     weight, gradients = streams(seed, steps)
     param = torch.nn.Parameter(weight.bfloat16().to(dtype))
-    optimizer = make(studied, [param], strategy, steps, lr=1e-3, weight_decay=0.0)
+    optimizer = make(studied, [param], strategy, steps, weight_decay=0.0, **studied.error_options)
     for gradient in gradients:
         param.grad = gradient.bfloat16().to(dtype)
         optimizer.step()
