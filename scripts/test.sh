@@ -42,7 +42,7 @@ mkdir -p "$reports"
 # CMake defines the suites and their labels. Each suite writes a JUnit report, and CTest
 # one on all of them. The output of a suite is shown if it fails.
 label=^${mode#--}$
-ctest --test-dir build -L "$label" --output-on-failure \
+ctest --test-dir build -j "$(nproc)" -L "$label" --output-on-failure \
   --output-junit "$reports/ctest.xml" || true
 
 grep -hE '^(quick|ordinary): |^Note: Google Test filter|^  Excluded' \

@@ -95,6 +95,21 @@ def test_same_bits_without_encoding(strategy, monkeypatch):
     assert_codes(operands, model)
 
 
+@pytest.mark.parametrize("level", ("O1", "O2"))
+def test_levels_of_fp8_lm(level, monkeypatch):
+    """The optimizers of `fp8_lm` write the operands of the layers that it converts."""
+    models = [torch.nn.Sequential(torch.nn.Linear(WIDTH, HIDDEN), torch.nn.GELU(),
+                                  torch.nn.Linear(HIDDEN, WIDTH)).bfloat16() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    plain, optimizer = (tt.fp8_lm(model, level, lr=1e-2) for model in models)
+    operands = tt.write_operands(models[1], optimizer)
+    want = [step(models[0], plain, seed) for seed in range(3)]
+    encoded = Encoded(monkeypatch, models[1])
+    assert [step(models[1], optimizer, seed) for seed in range(3)] == want
+    assert encoded.count == 2 and not operands.left
+    assert_codes(operands, models[1])
+
+
 @pytest.mark.parametrize("cls, options", (
     (tt.Lion, {}), (tt.SGD, {"momentum": 0.9}), (tt.LAMB, {}), (tt.AdEMAMix, {}),
     (tt.Muon, {"adamw_lr": 1e-3}), (tt.AdamW, {"ema_decay": 0.9}),
