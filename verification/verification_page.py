@@ -36,7 +36,7 @@ verified is under [known gaps](#known-gaps).
 - **With each commit**, `scripts/test.sh` runs [these checks](#with-each-commit), in minutes.
 - **On all operands, or very many,** `scripts/verify.sh` runs the compiled code of each operation,
   for this machine's instruction set (`native`) and for plain `x86-64`, and compares every bit
-  with [another computation](../tools/tandem-verify) of it. This takes hours; the results are
+  with [another computation](../tools/tandem-verify/tandem-verify.cpp) of it. This takes hours; the results are
   [below](#on-all-operands). Each result has a hash of the code that ran. If the compiler has since changed
   the code, the check starts anew; `scripts/verify.sh --stale` lists such checks.
 - **Proofs** by a solver show that steps of the compiler which replace one sequence of float operations by

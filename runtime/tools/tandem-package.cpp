@@ -338,22 +338,30 @@ static int printVersion() {
   return 0;
 }
 
+static void printUsage(std::FILE *file) {
+  std::fprintf(file,
+               "usage: tandem-package show FILE\n"
+               "       tandem-package fields FILE\n"
+               "       tandem-package extract FILE KERNEL TARGET >IMAGE\n"
+               "       tandem-package --version\n"
+               "\n"
+               "Shows what the kernels of a package take, and what they have "
+               "code for; lists each\n"
+               "field of their descriptions; or writes the code as it is.\n");
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !std::strcmp(argv[1], "--version"))
     return printVersion();
+  if (argc == 2 && !std::strcmp(argv[1], "--help")) {
+    printUsage(stdout);
+    return 0;
+  }
   bool shows = argc == 3 && !std::strcmp(argv[1], "show");
   bool lists = argc == 3 && !std::strcmp(argv[1], "fields");
   bool extracts = argc == 5 && !std::strcmp(argv[1], "extract");
   if (!shows && !lists && !extracts) {
-    std::fprintf(stderr,
-                 "usage: tandem-package show FILE\n"
-                 "       tandem-package fields FILE\n"
-                 "       tandem-package extract FILE KERNEL TARGET >IMAGE\n"
-                 "       tandem-package --version\n"
-                 "\n"
-                 "Shows what the kernels of a package take, and what they have "
-                 "code for; lists each\n"
-                 "field of their descriptions; or writes the code as it is.\n");
+    printUsage(stderr);
     return 2;
   }
   tdm_package *package = nullptr;

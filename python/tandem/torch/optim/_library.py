@@ -73,7 +73,7 @@ class AdamW(_Choosing):
         eps_inside_root: whether epsilon is added inside the square root; only for decay
             "inside".
         max_norm: the maximum norm of all gradients together, to which they are scaled down in
-            the same step, as by torch.nn.utils.clip_grad_norm_; only for decay "inside".
+            the same step, as by ``torch.nn.utils.clip_grad_norm_``; only for decay "inside".
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need
             ("coded-ratio4", "dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
@@ -108,7 +108,7 @@ class AdamW(_Choosing):
     @property
     def grad_norm(self) -> float:
         """The norm of all gradients in the last step with ``max_norm``, before they were scaled
-        down, as torch.nn.utils.clip_grad_norm_ returns it; on a GPU this waits for the step."""
+        down, as ``torch.nn.utils.clip_grad_norm_`` returns it; on a GPU this waits for the step."""
         if "max_norm" not in self.defaults:
             raise RuntimeError("this optimizer computes no norm; create it with max_norm=, which may "
                                "be a number that no norm reaches")

@@ -484,9 +484,9 @@ class Optimizer(torch.optim.Optimizer):
         """Returns how much of the last step's updates reached the stored weights.
 
         If D is the intended change of all weights and E is the effective one: ``edq`` is the
-        effective descent quality <D, E> / |D|; ``edq_ratio`` is that divided by |D|, which is 1
-        if nothing is lost; ``update_norm`` is |D|; ``lost_share`` is the fraction of nonzero
-        changes without any effect.
+        effective descent quality, the product of D and E divided by the norm of D; ``edq_ratio``
+        is that divided by the norm again, which is 1 if nothing is lost; ``update_norm`` is the
+        norm of D; ``lost_share`` is the fraction of nonzero changes without any effect.
         """
         if not self._arguments["metrics"]:
             raise RuntimeError(
