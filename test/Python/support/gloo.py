@@ -4,7 +4,8 @@
 #===----------------------------------------------------------------------===#
 #
 # This file runs functions of a module on several gloo ranks. Run as a program, it is one of the
-# ranks.
+# ranks. Ranks are forks of a process that has imported PyTorch, which takes longer than most of what
+# they do.
 #
 #===----------------------------------------------------------------------===#
 """`run_ranks` returns what functions of a module return on each rank; `start_ranks` runs
@@ -13,9 +14,12 @@ programs."""
 import datetime
 import importlib
 import json
+import multiprocessing
 import os
-import subprocess
+import runpy
 import sys
+import tempfile
+import time
 import traceback
 from pathlib import Path
 
@@ -24,23 +28,64 @@ from pathlib import Path
 TESTS = str(Path(__file__).resolve().parents[1])
 
 
-def start_ranks(script, ranks, *arguments, timeout=240):
-    """Runs a program on a number of ranks with its rank and the arguments, and waits for it."""
+#: What the process whose forks are ranks imports.
+PRELOADED = ["numpy", "torch", "torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict",
+             "torch.distributed.fsdp", "torch.distributed.optim", "torch.distributed.tensor",
+             "torch.distributed.tensor.parallel", "torch.nn.parallel", "tandem.torch.distributed"]
+
+
+def _run(script, arguments, path, environment, folder, problems):
+    """Runs a program in a fork with the path, environment and folder of the test."""
+    os.dup2(os.open(problems, os.O_WRONLY), 2)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:], sys.argv = path, [str(script), *arguments]
+    code = 1
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
     # PyTorch's threads that still hold Python objects may crash a process during interpreter
     # shutdown; the results of ranks are written by then.
-    start = (f"import os, runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; "
-             "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); "
-             "sys.stdout.flush(); sys.stderr.flush(); os._exit(0)")
-    workers = [subprocess.Popen([sys.executable, "-c", start, script, str(rank),
-                                 *map(str, arguments)], stderr=subprocess.PIPE, text=True)
-               for rank in range(ranks)]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+def start_ranks(script, ranks, *arguments, timeout=240):
+    """Runs a program on a number of ranks with its rank and the arguments, and waits for it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder, f"{rank}.log") for rank in range(ranks)]
+        for log in logs:
+            log.touch()
+        workers = [context.Process(target=_run, args=(
+            script, [str(rank), *map(str, arguments)], [TESTS, *sys.path], dict(os.environ), os.getcwd(),
+            str(log))) for rank, log in enumerate(logs)]
+        _wait(workers, logs, timeout)
+
+
+def _wait(workers, logs, timeout):
+    """Starts the ranks, and waits until all of them have ended."""
+    end = time.monotonic() + timeout
     try:
         for worker in workers:
-            _, problems = worker.communicate(timeout=timeout)
-            assert worker.returncode == 0, problems
+            worker.start()
+        for worker, log in zip(workers, logs):
+            worker.join(max(0.0, end - time.monotonic()))
+            assert worker.exitcode == 0, (
+                f"a rank has {'not ended' if worker.exitcode is None else f'exited with {worker.exitcode}'}:\n"
+                + log.read_text())
     finally:
         for worker in workers:
-            worker.kill()
+            if worker.pid is not None:
+                worker.kill()
+                worker.join()
 
 
 def run_ranks(module, names, ranks, folder, timeout=240):

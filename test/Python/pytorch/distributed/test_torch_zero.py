@@ -55,7 +55,7 @@ def test_strategies(two):
     ("bucket", "these are torch.bfloat16, torch.float32; leave it out"),
     ("shapes", "ranks have given .* other parameters.*alike on every rank"),
     ("seeds", "ranks have given .* or other strategies or seeds"),
-    ("visible", "weight_codes needs a strategy that keeps weights in its state.*'collage-plus'"),
+    ("visible", "weight_codes needs a strategy that keeps weights in its state.*'flash-f16'"),
     ("unknown", "a tensor that is none of the optimizer's parameters"),
     ("views", "weight_codes sends parameters one by one; leave parameters_as_bucket_view")])
 def test_refusals(name, text, two):
