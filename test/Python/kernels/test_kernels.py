@@ -57,7 +57,7 @@ def test_library_is_the_models():
     assert {file.stem for file in STRATEGY_PATH.glob("*.mlir")} == OUTSIDE_STRATEGIES.keys()
 
 
-@pytest.mark.thinned(1, times=6)
+@pytest.mark.thinned(1, times=4)
 @pairs
 def test_kinds(graph, strategy):
     for kind in cases.KINDS:
@@ -69,6 +69,7 @@ FEW_F16 = ("f16-collage-plus", "f16-stochastic", "f16-master-weights")
 VARIED = [*BF16_STRATEGIES, "fp32", *FEW_F16]
 
 
+@pytest.mark.thinned(1, times=4)
 @pytest.mark.parametrize("graph, strategy", [(g, s) for g in GRAPHS for s in VARIED])
 def test_sizes(graph, strategy):
     for kind in SIZED_KINDS:

@@ -110,6 +110,7 @@ def by_ptx(kernel, tensors, shapes, **options):
 PTX_SHAPES = ((1, 1), (1, 70), (7, 1), (13, 300), (6, 512))
 
 
+@pytest.mark.thinned(2)
 @graphs
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90", "sm_100"))
 @pytest.mark.parametrize("strategy", VARIED)

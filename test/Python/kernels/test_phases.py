@@ -303,6 +303,33 @@ def test_metrics(graph, strategy):
                   examples(graph, strategy, "ordinary", (300, 1, 5000)))
 
 
+def test_sums():
+    """A plan returns the sums of its last launch: over the model for "adamw_clip", over each tensor
+    for "lamb"."""
+    given = [cases.state("lamb", STRATEGIES["fp32"], "ordinary", size, 3) for size in (300, 1, 5000)]
+    squares = {role: [tree_sum(np.square(planes[role].view(np.float32))) for planes in given]
+               for role in ("grad", "param")}
+    clip = launched("adamw_clip", given)
+    assert [clip.sum(0, tensor) for tensor in range(3)] == [tree_sum(squares["grad"])] * 3
+    lamb = launched("lamb", given)
+    assert [lamb.sum(0, tensor) for tensor in range(3)] == squares["param"]
+    for reduction, tensor, message in ((1, 0, "there is no reduction 1 in a kernel of 1"),
+                                       (0, 3, "there is no tensor 3 in a plan of 3")):
+        with pytest.raises(ValueError, match=message):
+            clip.sum(reduction, tensor)
+
+
+def launched(graph, given):
+    """Returns a plan that has taken a step of copies of tensors in f32."""
+    kernel, copies = compiled(graph, "fp32"), [{n: p.copy() for n, p in planes.items()} for planes in given]
+    plan = tandem.Plan(kernel)
+    plan.update([len(p["grad"]) for p in copies],
+                [[p[q.name].ctypes.data for q in kernel.planes] for p in copies])
+    scalars = kernel.scalars(cases.hypers(graph, STRATEGIES["fp32"]) | integers_of(kernel))
+    plan.launch([scalars[0]], [scalars[1]])
+    return plan
+
+
 @pytest.mark.parametrize("group", (32, WHOLE))
 @pytest.mark.parametrize("graph", ("sgd_momentum", "adamw"))
 def test_metrics_under_given_scales(graph, group, tmp_path):
@@ -437,7 +464,7 @@ def check_ptx(graph, strategy, chip, tensors, path, offset=0, **options):
     check_all(got, tensors, want_of(graph, strategy, tensors, rows), context)
 
 
-@pytest.mark.thinned(1, times=4)
+@pytest.mark.thinned(1, times=2)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("strategy", ("collage-plus", "bf16-stochastic", "fp32", "flash",
                                       "f16-collage-light", *TENSOR_STRATEGIES))

@@ -84,6 +84,7 @@ def test_interpreter(graph, strategy, scaled_path):
             assert_same(got, planes | want, f"{kind}, {size}")
 
 
+@pytest.mark.thinned(1, times=4)
 @pairs
 def test_signature(graph, strategy, scaled_path):
     kernel, model = compiled(graph, strategy, path=(scaled_path,)), SCALED_STRATEGIES

@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("sphinx")
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.long_setup("site")
 
 import tandem.torch  # noqa: E402
 import tandem.torch.distributed  # noqa: E402
