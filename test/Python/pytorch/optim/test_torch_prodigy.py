@@ -64,6 +64,18 @@ def test_estimates_the_rate_under_every_strategy(strategy):
         assert strategy in NARROW or (0.1 < d < 1 and last < 0.01 * first)
 
 
+def test_prodigyopt_never_moves_bfloat16_weights():
+    """The steps of the first estimate are lost in weights of about 1, so that it stays as it is."""
+    prodigyopt = pytest.importorskip("prodigyopt")
+    params, minimum = problem(torch.bfloat16)
+    peer, ours = prodigyopt.Prodigy(params), [torch.nn.Parameter(p.detach().clone()) for p in params]
+    optimizer = tt.Prodigy(ours)
+    descend(peer, params, minimum, 100)
+    descend(optimizer, ours, minimum, 15)
+    assert peer.param_groups[0]["d"] == 1e-6
+    assert optimizer.param_groups[0]["d"] > 1e-4
+
+
 def test_all_groups_share_an_estimate():
     """A group that is added later goes on with the estimate of the others."""
     params, minimum = problem(torch.float32)
