@@ -28,7 +28,7 @@ from pathlib import Path
 TESTS = str(Path(__file__).resolve().parents[1])
 
 
-#: What the process whose forks are ranks imports.
+#: The modules that the process imports whose forks are ranks.
 PRELOADED = ["numpy", "torch", "torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict",
              "torch.distributed.fsdp", "torch.distributed.optim", "torch.distributed.tensor",
              "torch.distributed.tensor.parallel", "torch.nn.parallel", "tandem.torch.distributed"]
