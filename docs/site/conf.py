@@ -26,18 +26,17 @@ project, author = "Tandem", "The Tandem authors"
 copyright = "The Tandem authors. Apache License 2.0 with LLVM Exceptions"
 version = release = tandem.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.doctest"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "README"
 include_patterns = ["*.md", "docs/**", "examples/*/README.md", "test/Python/data/*/README.md"]
 exclude_patterns = ["docs/site/conf.py"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["html_image"]
-# Pygments knows MLIR only in part.
-# What programs print has no language.
+# A block that names no language shows what a program prints.
 highlight_language = "none"
-# Some classes have an attribute "bytes", which is also a type of Python's.
+# Pygments cannot parse all of MLIR. Some classes have an attribute "bytes", which is a type of Python
+# as well.
 suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 
 autodoc_member_order = "bysource"
@@ -50,7 +49,7 @@ html_title = f"Tandem {release}"
 html_extra_path = ["extra"]
 html_theme_options = {"navigation_with_keys": True}
 
-# Names that the module imports when they are first used are members for autodoc, too.
+# The module imports some names when they are first used, and autodoc shows only what is there.
 for name in tandem.torch.distributed.__all__:
     setattr(tandem.torch.distributed, name, getattr(tandem.torch.distributed, name))
 

@@ -4,7 +4,7 @@
 // code: AdamW whose rate is lr * d, where d is a lower bound of the distance from the initial
 // weights p0 to a solution, estimated from sums over the model. The host gives d, the largest
 // estimate d_max and the numerator d_numerator of the step before, and computes the new ones from
-// the two sums in the same way as this graph does for epsilon; fresh is 1 while d is d0, and 0 then.
+// the two sums in the same way as this graph does for epsilon; fresh is 1 while d is d0, then 0.
 func.func @prodigy(
     %param: tensor<?xf32> {tandem.role = #tandem.role<param "param">},
     %grad: tensor<?xf32> {tandem.role = #tandem.role<grad "grad">},

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 import torch
 
 from tandem.torch.optim._hypers import Hypers
+from tandem.torch.optim.gradients._coded import CodedGradients
 from tandem.torch.optim._library import _given, _Library
 
-#: The entries of a param group that steps change, the last of which counts them. All groups have
-#: the same values.
+#: The entries of a param group that a step updates; "k" counts the steps. All groups have the same
+#: values.
 _RUNNING = ("d", "d_max", "d_numerator", "k")
 #: The number of steps after which an estimate that has not grown is reported.
 _PATIENCE = 100
@@ -143,7 +144,7 @@ class Prodigy(_Library):
                              "estimates one for all; give each group the same lr, or 0 for no step")
         if not rates:
             return
-        with _resting(self.param_groups):
+        with _resting(self.param_groups, self._gradients):
             super()._update()
         for launch in self._runner.measured or ():
             self._estimate(launch.plan.sum(_GAINED), launch.plan.sum(_SIZE))
@@ -180,14 +181,16 @@ class Prodigy(_Library):
 
 
 @contextmanager
-def _resting(groups: Iterable[Mapping]) -> Iterator[None]:
+def _resting(groups: Iterable[Mapping], coded: CodedGradients) -> Iterator[None]:
     """Returns a context in which parameters of groups with a rate of 0 have no gradients."""
-    held = [(param, param.grad) for group in groups if not group["lr"]
-            for param in group["params"] if param.grad is not None]
-    for param, _ in held:
+    held = [(param, param.grad, coded.take(param)) for group in groups if not group["lr"]
+            for param in group["params"] if coded.has(param)]
+    for param, _, _ in held:
         param.grad = None
     try:
         yield
     finally:
-        for param, grad in held:
+        for param, grad, codes in held:
             param.grad = grad
+            if codes:
+                coded.put(param, codes)

@@ -105,6 +105,20 @@ def test_a_rate_of_zero_takes_no_step():
     assert params[1] not in optimizer.state and params[1].grad is not None
 
 
+def test_a_rate_of_zero_keeps_gradients_in_codes():
+    params = parameters([(8, 8), (8, 8)])
+    optimizer = tt.Prodigy([{"params": [p]} for p in params], strategy="fp8-lm")
+    optimizer.param_groups[1]["lr"] = 0.0
+    before = params[1].detach().clone()
+    sum((p * p).sum() for p in params).backward()
+    want = optimizer.gradient(params[1])
+    optimizer.step()
+    assert params[0] in optimizer.state and params[1] not in optimizer.state
+    assert torch.equal(params[1], before)
+    assert optimizer.gradient(params[0]) is None
+    assert torch.equal(optimizer.gradient(params[1]), want)
+
+
 def test_gradients_that_are_not_finite_leave_the_estimate():
     params, minimum = problem(torch.float32)
     optimizer = tt.Prodigy(params, strategy="fp32", skip_nonfinite=True)

@@ -61,6 +61,15 @@ class CodedGradients:
         """Replaces the planes of an existing gradient."""
         self._planes[param] = planes
 
+    def take(self, param: torch.Tensor) -> tuple | None:
+        """Removes a gradient, and returns what :meth:`put` puts back; None if there is none."""
+        planes = self._planes.pop(param, None)
+        return planes and (planes, self._histories.pop(param, None))
+
+    def put(self, param: torch.Tensor, taken: tuple) -> None:
+        """Puts back a gradient that :meth:`take` has returned."""
+        self._planes[param], self._histories[param] = taken
+
     def keep(self) -> None:
         """Keeps gradients in codes when all are next released: an empty step, as
         torch.distributed.checkpoint takes it, ends by releasing the zeros in ``p.grad``."""
