@@ -90,6 +90,13 @@ def adan(params, **options) -> torch.optim.Optimizer:
     return pytorch_optimizer.Adan(params, **options)
 
 
+def soap(params, **options) -> torch.optim.Optimizer:
+    """Returns pytorch_optimizer's SOAP."""
+    import pytorch_optimizer
+
+    return pytorch_optimizer.SOAP(params, **options)
+
+
 def came(params, **options) -> torch.optim.Optimizer:
     """Returns the authors' CAME."""
     import came_pytorch

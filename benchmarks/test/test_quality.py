@@ -569,12 +569,15 @@ def test_a_short_training_with_muon(tmp_path):
 def test_tables_beyond_adamw():
     """States of 8 bits end where f32's do, and bfloat16 to nearest does not."""
     found = beyond_adamw.results()
-    assert beyond_adamw.render(found) == beyond_adamw.PAGE.read_text(), (
-        "run benchmarks/quality/beyond_adamw.py --page")
-    for of in found.values():
+    for path, text in beyond_adamw.render(found).items():
+        assert text == path.read_text(), "run benchmarks/quality/beyond_adamw.py --page"
+    for optimizer, of in found.items():
         errors = {name: cell["error"] for name, cell in of["errors"].items()}
         assert max(errors["flash-f16"], errors["dither-mulaw"]) < 0.1 < errors[beyond_adamw.PEER]
         losses = {name: statistics.fmean(cells) for name, cells in of["losses"].items()}
+        if not beyond_adamw.STUDIED[optimizer].learns:
+            assert min(losses.values()) > 2.9
+            continue
         assert max(losses[name] for name in beyond_adamw.TRAINED) < losses["fp32"] + 0.01
         above = {name: loss - losses["fp32"] for name, loss in losses.items()}
         assert above[beyond_adamw.PEER] > 2 * max(above[name] for name in beyond_adamw.TRAINED)

@@ -279,6 +279,11 @@ class Shard:
         stride = torch.empty(shape, device="meta").stride()
         return self._joined(local, shape, stride, placements)
 
+    def of_shape(self, shape: torch.Size) -> Shard:
+        """Returns the sharding of a tensor of another shape, with the same placements."""
+        stride = torch.empty(shape, device="meta").stride()
+        return _shard(shape, stride, self.placements, self.mesh)
+
     def replicated(self, local: torch.Tensor) -> torch.Tensor:
         """Returns the replicated DTensor of a tensor that each rank has in full."""
         from torch.distributed.tensor import DTensor, Replicate

@@ -18,6 +18,13 @@ from support.kernels import (ISAS, SEED, STEP, assert_same, compiled, integers_o
                              seed_of, write_strategies)
 
 NAME, SENT, RECEIVED = "orthogonalize", "direction", "orthogonal"
+#: The arrays that the external steps of graphs send and receive, and their type.
+STEPS = {
+    "muon": {NAME: ([SENT], [RECEIVED])},
+    "soap": {"rotate": (["gradient"], ["gradient_rotated"]),
+             "rotate_back": (["direction", "momentum"], ["update", "momentum_turned"])},
+}
+TYPES = {"muon": np.uint16, "soap": np.uint32}
 ALL = STRATEGIES | SCALED_STRATEGIES | TENSOR_STRATEGIES
 SIZES = (1, 33, 300)
 
@@ -50,80 +57,98 @@ func.func @chain(
 
 
 def mix(bits):
-    """Returns bf16 numbers each of which depends on others: neighbours swapped, signs flipped."""
-    return np.roll(bits, 1) ^ np.uint16(0x8000)
+    """Returns numbers each of which depends on others: neighbours swapped, signs flipped."""
+    return np.roll(bits, 1) ^ bits.dtype.type(1 << 8 * bits.itemsize - 1)
 
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
-    monkeypatch.setitem(HOST, NAME, mix)
+    for name in (name for steps in STEPS.values() for name in steps):
+        monkeypatch.setitem(HOST, name, lambda *arrays: list(map(mix, arrays)))
 
 
-def example(strategy, size, kind="mixed", table=ALL):
-    planes = cases.state("muon", table[strategy], kind, size, seed_of("muon", strategy, size))
-    return planes, cases.hypers("muon", table[strategy])
+def example(strategy, size, kind="mixed", table=ALL, graph="muon"):
+    planes = cases.state(graph, table[strategy], kind, size, seed_of(graph, strategy, size))
+    return planes, cases.hypers(graph, table[strategy])
 
 
-def run(kernel, planes, hypers, function=mix):
-    arrays = {name: plane.copy() for name, plane in planes.items()}
-    size = max(map(len, arrays.values()))
-    arrays |= {name: np.zeros(size, np.uint16) for name in (SENT, RECEIVED)}
+def with_exchanged(graph, planes):
+    """Returns copies of planes and arrays for what external steps exchange."""
+    size = max(map(len, planes.values()))
+    return {name: plane.copy() for name, plane in planes.items()} | {
+        name: np.zeros(size, TYPES[graph]) for pair in STEPS[graph].values() for names in pair
+        for name in names}
 
-    def compute(stream):
-        assert stream == 0
-        arrays[RECEIVED][:] = function(arrays[SENT])
 
-    kernel(arrays, key=9, external={NAME: compute}, **hypers, **integers_of(kernel))
+def mixing(graph, arrays):
+    """Returns functions for the external steps of a graph that :func:`mix` what is sent."""
+    def compute(sent, received):
+        for given, found in zip(sent, received):
+            arrays[found][:] = mix(arrays[given])
+    return {name: lambda stream, pair=pair: compute(*pair) for name, pair in STEPS[graph].items()}
+
+
+def run(kernel, planes, hypers, graph="muon", **options):
+    arrays = with_exchanged(graph, planes)
+    kernel(arrays, key=9, external=mixing(graph, arrays), **hypers, **integers_of(kernel),
+           **options)
     return arrays
 
 
-def interpreted(strategy, planes, hypers, path=()):
-    arrays = {name: plane.copy() for name, plane in planes.items()}
-    size = max(map(len, arrays.values()))
-    arrays |= {name: np.zeros(size, np.uint16) for name in (SENT, RECEIVED)}
-
-    def compute(stream):
-        arrays[RECEIVED][:] = mix(arrays[SENT])
-
-    tandem.interpret("muon", strategy, arrays, hypers, path=path, step=STEP, seed=SEED, key=9,
-                     external={NAME: compute})
+def interpreted(graph, strategy, planes, hypers):
+    arrays = with_exchanged(graph, planes)
+    tandem.interpret(graph, strategy, arrays, hypers, step=STEP, seed=SEED, key=9,
+                     external=mixing(graph, arrays))
     return arrays
 
 
+@pytest.mark.parametrize("graph", STEPS)
 @pytest.mark.parametrize("strategy", tandem.strategies())
-def test_model_and_interpreter(strategy):
+def test_model_and_interpreter(strategy, graph):
     """Kernels have the bits of the model and of the interpreter under all strategies."""
     for size in SIZES:
-        planes, hypers = example(strategy, size)
-        got = run(compiled("muon", strategy), planes, hypers)
-        assert_same(got, step("muon", ALL[strategy], planes, hypers, STEP, SEED, 9),
+        planes, hypers = example(strategy, size, graph=graph)
+        got = run(compiled(graph, strategy), planes, hypers, graph)
+        assert_same(got, step(graph, ALL[strategy], planes, hypers, STEP, SEED, 9),
                     f"{strategy}, {size}, model")
-        assert_same(got, interpreted(strategy, planes, hypers), f"{strategy}, {size}")
+        assert_same(got, interpreted(graph, strategy, planes, hypers), f"{strategy}, {size}")
 
 
+@pytest.mark.parametrize("graph", STEPS)
 @pytest.mark.parametrize("strategy", ["fp32", "flash-f16", "dither-mulaw", "collage-plus"])
-def test_instruction_sets(strategy):
-    planes, hypers = example(strategy, 4097, "ordinary")
-    want = run(compiled("muon", strategy), planes, hypers)
+def test_instruction_sets(strategy, graph):
+    planes, hypers = example(strategy, 4097, "ordinary", graph=graph)
+    want = run(compiled(graph, strategy), planes, hypers, graph)
     for isa in ISAS:
         require_isa(isa)
-        assert_same(run(compiled("muon", strategy, isa=isa), planes, hypers), want, isa)
+        assert_same(run(compiled(graph, strategy, isa=isa), planes, hypers, graph), want, isa)
 
 
-def test_threads():
-    planes, hypers = example("dither-mulaw", 300_000, "ordinary")
-    kernel = compiled("muon", "dither-mulaw")
-    want = run(kernel, planes, hypers)
+@pytest.mark.parametrize("graph", STEPS)
+def test_threads(graph):
+    planes, hypers = example("dither-mulaw", 300_000, "ordinary", graph=graph)
+    kernel = compiled(graph, "dither-mulaw")
+    want = run(kernel, planes, hypers, graph)
     for threads in (2, 5):
-        arrays = {n: p.copy() for n, p in planes.items()}
-        arrays |= {n: np.zeros(300_000, np.uint16) for n in (SENT, RECEIVED)}
+        got = run(kernel, planes, hypers, graph, threads=threads)
+        assert_same(got, want, f"{threads} threads")
 
-        def compute(stream):
-            arrays[RECEIVED][:] = mix(arrays[SENT])
 
-        kernel(arrays, key=9, threads=threads, external={NAME: compute}, **hypers,
-               **integers_of(kernel))
-        assert_same(arrays, want, f"{threads} threads")
+def test_a_first_step_of_soap_changes_nothing():
+    """With moves = 0 weights, moments and their codes keep their bits. Residuals have two codes for
+    the middle of two weights, and mu-law has two for zero."""
+    for strategy in ("fp32", "dither-softsign-root", "collage-plus"):
+        planes, hypers = example(strategy, 300, "ordinary", graph="soap")
+        kernel = compiled("soap", strategy)
+        once = {name: run(kernel, planes, hypers, "soap")[name] for name in planes}
+        arrays = with_exchanged("soap", once)
+
+        def keep(stream):
+            arrays["momentum_turned"][:] = arrays["momentum"]
+
+        kernel(arrays, key=9, external=mixing("soap", arrays) | {"rotate_back": keep},
+               **hypers | {"moves": 0.0}, **integers_of(kernel))
+        assert_same({name: arrays[name] for name in planes}, once, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["fp32", "flash-f16", "collage-plus", "fp8-lm"])

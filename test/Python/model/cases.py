@@ -58,6 +58,8 @@ TYPICAL = {
     "gamma": 0.025,
     "limit": 0.5,
     "clip_threshold": 0.75,
+    "rate": 8e-4,
+    "moves": 1.0,
     "ema_decay": 0.99,
 }
 

@@ -29,7 +29,7 @@ from .strategies import role_draw
 #===----------------------------------------------------------------------===#
 
 
-#: The functions of external steps, from the bits of one bf16 array to those of another.
+#: The functions of external steps, from the bits of arrays to those of others.
 HOST = {}
 
 
@@ -114,11 +114,13 @@ class Kernel:
         """Computes scalar * x + addend in f32, and rounds it to the policy's format."""
         return self.arith.round(Arithmetic("f32").fma(np.float32(scalar), x, addend))
 
-    def exchange(self, name, sent, received, x):
-        """Returns the bf16 numbers that the host's function makes of others."""
-        self.exchanged[sent] = encode("bf16", x.astype(np.float32))
-        self.exchanged[received] = HOST[name](self.exchanged[sent])
-        return self.arith.round(decode("bf16", self.exchanged[received]))
+    def exchange(self, name, sent, received, fmt):
+        """Returns the arrays of a format, with these names, that the host's function makes of
+        others."""
+        given = {key: encode(fmt, x.astype(np.float32)) for key, x in sent.items()}
+        found = dict(zip(received, HOST[name](*given.values()), strict=True))
+        self.exchanged |= given | found
+        return [self.arith.round(decode(fmt, bits)) for bits in found.values()]
 
     def _intend(self, role, change):
         if role == "param":
@@ -237,8 +239,37 @@ def _muon(k, h, t):
     m = k.fma(1.0 - h.momentum, k.sub(g, m), m)
     k.assign("momentum_buffer", m)
     u = k.fma(-h.nesterov, k.sub(m, g), m)
-    o = k.exchange("orthogonalize", "direction", "orthogonal", u)
+    (o,) = k.exchange("orthogonalize", {"direction": u}, ["orthogonal"], "bf16")
     k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(o, -(h.lr * h.scale)))
+
+
+def _moved(k, role, h, beta, towards):
+    """Moves an average, and returns it."""
+    share = h.moves * (1.0 - beta)
+    return k.ema(role, 1.0 - share, k.mul(towards, share))
+
+
+def _soap_weight(k, h, u):
+    th = k.accumulate("param", k.mul(u, -(h.moves * h.rate)))
+    k.accumulate("param", k.mul(th, -(h.moves * h.lr * h.weight_decay)))
+
+
+def _soap(k, h, t):
+    (g,) = k.exchange("rotate", {"gradient": k.read("grad")}, ["gradient_rotated"], "f32")
+    m = _moved(k, "exp_avg", h, h.beta1, g)
+    v = _moved(k, "exp_avg_sq", h, h.beta2, k.mul(g, g))
+    n = k.div(m, k.add(k.sqrt(v), h.eps))
+    u, m = k.exchange("rotate_back", {"direction": n, "momentum": m},
+                      ["update", "momentum_turned"], "f32")
+    k.assign("exp_avg", m)
+    _soap_weight(k, h, u)
+
+
+def _soap_vector(k, h, t):
+    g = k.read("grad")
+    m = _moved(k, "exp_avg", h, h.beta1, g)
+    v = _moved(k, "exp_avg_sq", h, h.beta2, k.mul(g, g))
+    _soap_weight(k, h, k.div(m, k.add(k.sqrt(v), h.eps)))
 
 
 def _l2_moments(k, h):
@@ -533,6 +564,9 @@ GRAPHS = _Graphs({
         _prodigy, (*_ADAM[0], "s", "p0"),
         (*_ADAM[1], "s_beta", "d", "d_max", "d_numerator", "d0", "fresh", "d_coef", "growth_rate",
          "bias_correction", "safeguard"), reduces=True),
+    "soap_vector": Graph(
+        _soap_vector, _ADAM[0],
+        ("lr", "rate", "beta1", "beta2", "eps", "weight_decay", "moves")),
     "came_vector": Graph(
         _came_vector, _ADAM[0],
         ("lr", "beta1", "beta2", "eps1", "clip_threshold", "weight_decay"), reduces=True),
@@ -545,6 +579,8 @@ GRAPHS = _Graphs({
 EXTERNAL_GRAPHS = {
     "muon": Graph(_muon, ("momentum_buffer",),
                   ("lr", "momentum", "weight_decay", "nesterov", "scale")),
+    "soap": Graph(_soap, _ADAM[0],
+                  ("lr", "rate", "beta1", "beta2", "eps", "weight_decay", "moves")),
 }
 
 #===----------------------------------------------------------------------===#

@@ -44,6 +44,9 @@ CASES = {
     "MARS": ("flash-f16", {"optimizer": "MARS", "min_8bit_size": 0}),
     "Prodigy": ("flash-f16", {"optimizer": "Prodigy", "d0": 1e-3, "d_coef": 1e3, "min_8bit_size": 0}),
     "Prodigy, scales": ("fp8-lm", {"optimizer": "Prodigy", "d0": 1e-3, "d_coef": 1e3, "min_8bit_size": 0}),
+    "SOAP": ("flash-f16", {"optimizer": "SOAP", "precondition_frequency": 1, "min_8bit_size": 0}),
+    # A dimension without a basis, and codes with a scale for the tensor.
+    "SOAP, scales": ("fp8-lm", {"optimizer": "SOAP", "max_precond_dim": 200, "min_8bit_size": 0}),
     "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
     "release": ("collage-plus", {"gradient_release": True}),
 }

@@ -252,6 +252,15 @@ def prodigy_listing(f, g, th, s, h, t):
     return {"param": th + f(-dlr) * update, "exp_avg": m, "exp_avg_sq": v, "s": sums, "p0": start}
 
 
+def soap_vector_listing(f, g, th, s, h, t):
+    share1, share2 = (h["moves"] * (1 - h[name]) for name in ("beta1", "beta2"))
+    m = f(1 - share1) * s["exp_avg"] + f(share1) * g
+    v = f(1 - share2) * s["exp_avg_sq"] + f(share2) * (g * g)
+    th = th + f(-(h["moves"] * h["rate"])) * (m / (np.sqrt(v) + f(h["eps"])))
+    return {"param": th + f(-(h["moves"] * h["lr"] * h["weight_decay"])) * th, "exp_avg": m,
+            "exp_avg_sq": v}
+
+
 def came_vector_listing(f, g, th, s, h, t):
     v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g + f(h["eps1"]))
     u = g / np.sqrt(v)
@@ -292,5 +301,6 @@ LISTINGS = {
     "mars": mars_listing,
     "prodigy": prodigy_listing,
     "came_vector": came_vector_listing,
+    "soap_vector": soap_vector_listing,
     "adafactor_vector": adafactor_vector_listing,
 }

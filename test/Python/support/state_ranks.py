@@ -25,31 +25,35 @@ from tandem.torch._shards import whole_of
 
 def full():
     """Loads a full state dict into an optimizer of one process, and back, under strategies with
-    planes of all types."""
+    planes of all types, and with tensors that external steps keep."""
     return [_full(strategy) for strategy in ("collage-plus", "remainder", "flash-f16",
-                                             "dither-softsign-root", "coat", "fp8-lm")]
+                                             "dither-softsign-root", "coat", "fp8-lm")
+            ] + [_full("flash-f16", optimizer="SOAP", max_precond_dim=200)]
 
 
-def _full(strategy):
+def _full(strategy, **more):
+    def made(model):
+        return optimizer_of(model.parameters(), strategy, min_8bit_size=0, **more)
+
     model, whole = sharded(), Model()
-    optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+    optimizer = made(model)
     backward(model, 0)
     optimizer.step()
     options = StateDictOptions(full_state_dict=True)
     state = get_optimizer_state_dict(model, optimizer, options=options)
     weights = {name: whole_of(param.detach()) for name, param in model.named_parameters()}
     whole.load_state_dict(weights)
-    plain = optimizer_of(whole.parameters(), strategy, min_8bit_size=0)
+    plain = made(whole)
     set_optimizer_state_dict(whole, plain, copy.deepcopy(state), options=options)
     found = [_hash(optimizer, model), _hash(plain, whole)]
-    for more in ({}, {"broadcast_from_rank0": True}):
+    for way in ({}, {"broadcast_from_rank0": True}):
         other = sharded()
         for param, own in zip(other.parameters(), model.parameters()):
             param.data.copy_(own)
-        again = optimizer_of(other.parameters(), strategy, min_8bit_size=0)
-        given = copy.deepcopy(state) if not more or dist.get_rank() == 0 else {}
+        again = made(other)
+        given = copy.deepcopy(state) if not way or dist.get_rank() == 0 else {}
         set_optimizer_state_dict(other, again, given, options=StateDictOptions(
-            full_state_dict=True, **more))
+            full_state_dict=True, **way))
         found.append(_hash(again, other))
     wide = dict(tt.weights(plain, whole))
     found.append(all(torch.equal(whole_of(weight), wide[name])

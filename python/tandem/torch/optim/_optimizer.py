@@ -120,6 +120,10 @@ class Optimizer(torch.optim.Optimizer):
             names. A function takes the list of tensors that are sent for one parameter, which have
             its shape, and the param group; it returns the tensors that are received. DTensors are
             whole, each on one rank. Pickling the optimizer pickles the functions.
+        external_states: the float32 tensors that external steps keep for a parameter, as part of its
+            state: a function of the parameter's shape that returns their shapes by name. They begin
+            as zeros. The functions of ``external`` then take a third argument, a dict of them,
+            which they write in place, and the number of the parameter's step under "step", from 1.
         min_8bit_size: parameters with fewer elements keep their states in float32 if the
             strategy stores them as codes; 0 or None for codes everywhere. It has no effect if
             the graph sums over all parameters, as with ``max_norm``.
@@ -156,6 +160,7 @@ class Optimizer(torch.optim.Optimizer):
         grad_accumulation: str | None = None,
         ema_decay: float | None = None,
         external: Mapping[str, Callable] | None = None,
+        external_states: Callable[[torch.Size], Mapping[str, Sequence[int]]] | None = None,
         min_8bit_size: int | None = 4096,
         min_8bit_vector_size: int | None = MIN_8BIT_VECTOR_SIZE,
         maximize: bool = False,
@@ -164,7 +169,8 @@ class Optimizer(torch.optim.Optimizer):
         if strategy == AUTO:
             check_measured(type(self).__name__)
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
-                      gradient_release, seed, grad_accumulation, ema_decay is not None, external)
+                      gradient_release, seed, grad_accumulation, ema_decay is not None, external,
+                      external_states)
         hypers |= {} if ema_decay is None else {"ema_decay": ema_decay}
         self.threads = threads
         self._keep_sources()
@@ -185,7 +191,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
                  skip_nonfinite=False, gradient_release=False, seed=0,
-                 grad_accumulation=None, weight_average=False, external=None) -> None:
+                 grad_accumulation=None, weight_average=False, external=None,
+                 external_states=None) -> None:
         """Compiles the graph, and creates the parts of the optimizer."""
         #: The arguments of this method, with which an unpickled optimizer compiles again.
         self._arguments = {
@@ -195,7 +202,7 @@ class Optimizer(torch.optim.Optimizer):
             "skip_nonfinite": bool(skip_nonfinite),
             "gradient_release": bool(gradient_release), "seed": seed,
             "grad_accumulation": grad_accumulation, "weight_average": weight_average,
-            "external": dict(external or {}),
+            "external": dict(external or {}), "external_states": external_states,
         }
         if grad_accumulation is not None:
             _check_accumulation(grad_accumulation)
@@ -205,6 +212,12 @@ class Optimizer(torch.optim.Optimizer):
                 f"{type(self).__name__} computes hyperparameters from the count of steps "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
+        if external_states and capturable:
+            raise ValueError("the functions of external steps that keep tensors take the number of the "
+                             "step on the CPU, so that steps cannot be captured; leave capturable out")
+        if external_states and not external:
+            raise TypeError("external_states= says what external steps keep, but there are none; pass "
+                            "external= their functions, or leave it out")
         specs = _specs(self._arguments, self._HYPERS.count)
         _check_release(specs, self._arguments)
         hypers = self._HYPERS(type(self).__name__, specs.main.kernel.name)
@@ -651,8 +664,10 @@ def _specs(arguments: Mapping, count: str | None) -> StateSpecs:
         found = accumulation and with_sums(own, accumulation)
         return kernel(found.name, found.rules) if found else own
 
+    # The functions get the number of a step.
+    count = count or ("step" if arguments["external_states"] else None)
     return StateSpecs(build, arguments["graph"], arguments["strategy"], arguments["vectors"],
-                      count)
+                      count, arguments["external_states"])
 
 
 def _check_accumulation(accumulation: object) -> None:

@@ -34,7 +34,7 @@ def two(made_once):
 
 
 def test_full_state_dicts(two):
-    assert two["full"][0] == two["full"][1] and len(two["full"][0]) == 6
+    assert two["full"][0] == two["full"][1] and len(two["full"][0]) == 7
     for sharded, plain, again, broadcast, weights in two["full"][0]:
         assert sharded == plain == again == broadcast and weights
 

@@ -299,6 +299,15 @@ REFERENCES = {
         lambda p: pytest.importorskip("prodigyopt").Prodigy(
             p, 0.5, (0.8, 0.95), 0.9, 1e-6, 0.1, d0=1e-2, growth_rate=1.1,
             use_bias_correction=True, safeguard_warmup=True)),
+    # The authors decay by adding a multiple of the weight, which loses less than a factor near 1.
+    "soap": (lambda p: tt.SOAP(p, 1e-2, weight_decay=0.0, precondition_frequency=3, strategy="fp32"),
+             lambda p: pytest.importorskip("pytorch_optimizer").SOAP(
+                 p, 1e-2, weight_decay=0.0, precondition_frequency=3)),
+    "soap-options": (
+        lambda p: tt.SOAP(p, 1e-2, (0.8, 0.9), 0.7, 1e-6, 0.1, 2, 30, correct_bias=False,
+                          strategy="fp32"),
+        lambda p: pytest.importorskip("pytorch_optimizer").SOAP(
+            p, 1e-2, (0.8, 0.9), 0.7, 0.1, 2, 30, eps=1e-6, correct_bias=False)),
     "adadelta": (lambda p: tt.Adadelta(p, 1.0, 0.8, 1e-6, 0.1, strategy="fp32"),
                  lambda p: torch.optim.Adadelta(p, 1.0, 0.8, 1e-6, 0.1)),
     "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),

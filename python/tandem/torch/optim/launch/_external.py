@@ -9,13 +9,16 @@ import torch
 from tandem._plan import check_external
 from tandem._plane import Plane, RoleKind
 from tandem.torch._layout import DTYPES, empty_plane
+from tandem.torch._shards import local_of, shard_of
 from tandem.torch.optim.launch._bound import BoundParam
-from tandem.torch.optim.launch._owners import Owners
+from tandem.torch.optim.launch._owners import Owners, Piece
 from tandem.torch.optim.state._spec import StateSpec
 
 #: Computes an external step for one parameter: takes the tensors that are sent, in the shape of the
-#: parameter, and its param group, and returns what is received, one tensor or several.
-External = Callable[[list[torch.Tensor], Mapping], torch.Tensor | Sequence[torch.Tensor]]
+#: parameter, and its param group, and returns what is received, one tensor or several. If external
+#: steps keep tensors, it also takes these, which it may change, and under "step" the number of the
+#: parameter's step, from 1.
+External = Callable[..., torch.Tensor | Sequence[torch.Tensor]]
 
 
 class Externals:
@@ -79,18 +82,34 @@ class Externals:
         """Computes a step for all parameters, on the current stream."""
         (sent, received), owners = self._steps[name], Owners()
         for (bound, group), tensors in zip(self._params, self._tensors):
+            shard = None if bound.gathers else bound.shard
+            kept = self._kept(bound)
             owners.compute(
-                None if bound.gathers else bound.shard,
-                [tensors[plane.name] for plane in sent],
-                [tensors[plane.name] for plane in received],
+                shard,
+                [Piece(tensors[plane.name], shard) for plane in sent] + kept,
+                [Piece(tensors[plane.name], shard) for plane in received] + kept,
                 lambda given, bound=bound, group=group: self._call(name, given, group, bound,
-                                                                   len(received)))
+                                                                   len(sent), len(received)))
         owners.finish()
 
+    def _kept(self, bound: BoundParam) -> list[Piece]:
+        """Returns this rank's pieces of the tensors that external steps keep for a parameter."""
+        names = self._spec.external_shapes(bound.whole_shape)
+        return [Piece(local_of(bound.state[name]), shard_of(bound.state[name])) for name in names]
+
     def _call(self, name: str, given: list[torch.Tensor], group: Mapping, bound: BoundParam,
-              count: int) -> list[torch.Tensor]:
-        """Returns the results of a step's function for one parameter, after checking them."""
-        found = self._functions[name](given, group)
+              sent: int, count: int) -> list[torch.Tensor]:
+        """Returns the results of a step's function for one parameter, after checking them, and the
+        tensors that external steps keep for it."""
+        given, kept = given[:sent], given[sent:]
+        if self._spec.keeps_external:
+            states = dict(zip(self._spec.external_shapes(bound.whole_shape), kept))
+            own = states | {"step": int(bound.state[self._spec.step]) + 1}
+            found = self._functions[name](given, group, own)
+            kept = [_checked(own.get(key), tensor, key, name, bound.label)
+                    for key, tensor in states.items()]
+        else:
+            found = self._functions[name](given, group)
         found = [found] if isinstance(found, torch.Tensor) else list(found)
         shapes = [tuple(result.shape) for result in found]
         if shapes != [tuple(given[0].shape)] * count:
@@ -100,8 +119,18 @@ class Externals:
         # Results are written where the operands are, of which they may be views.
         taken = {tensor.untyped_storage().data_ptr() for tensor in given}
         return [result.clone() if result.untyped_storage().data_ptr() in taken else result
-                for result in found]
+                for result in found] + kept
 
     def end(self) -> None:
         """Releases the tensors of the step."""
         self._params, self._tensors = [], []
+
+
+def _checked(found: object, before: torch.Tensor, key: str, name: str,
+             label: str) -> torch.Tensor:
+    """Returns a tensor that an external step keeps, after checking what its function has left."""
+    if not isinstance(found, torch.Tensor) or found.shape != before.shape:
+        left = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+        raise ValueError(f"the external step {name!r} has left {key!r} of {label} as {left}; it keeps "
+                         f"a tensor of the shape {tuple(before.shape)}")
+    return found

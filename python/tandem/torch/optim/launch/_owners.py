@@ -10,21 +10,36 @@ import torch
 from tandem.torch._exchange import greedy_partition
 from tandem.torch._shards import Shard
 
-#: Computes tensors from others of the same shape.
+#: Computes whole tensors from others.
 Compute = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+
+class Piece(NamedTuple):
+    """A rank's piece of a tensor."""
+
+    local: torch.Tensor
+    shard: Shard | None  #: None if the rank has the whole tensor
+
+    def bytes_at(self, place: int) -> int:
+        """Returns the number of bytes of the shard at a place among the shards."""
+        return self.shard.bounds[place][1] * self.shard.row_length * self.local.element_size()
+
+    def gathered(self) -> torch.Tensor:
+        """Returns the whole tensor. All ranks must call this together."""
+        return self.local if self.shard is None else self.shard.gather(self.shard.like(self.local))
+
+    def take(self, whole: torch.Tensor) -> None:
+        """Writes this rank's piece of a tensor."""
+        self.local.copy_(whole if self.shard is None else self.shard.piece_of(whole))
 
 
 class Job(NamedTuple):
     """Tensors of one parameter to compute from others. Ranks have shards of both."""
 
     shard: Shard
-    sent: list[torch.Tensor]
-    received: list[torch.Tensor]
+    sent: list[Piece]
+    received: list[Piece]
     compute: Compute
-
-    def elements(self, place: int) -> int:
-        """Returns the number of elements of the shard at a place among the shards."""
-        return self.shard.bounds[place][1] * self.shard.row_length
 
 
 class Owners:
@@ -39,22 +54,20 @@ class Owners:
         #: The parameters whose shards are rows, by the process group that they are spread over.
         self._jobs: dict[object, list[Job]] = {}
 
-    def compute(self, shard: Shard | None, sent: list[torch.Tensor],
-                received: list[torch.Tensor], compute: Compute) -> None:
+    def compute(self, shard: Shard | None, sent: list[Piece], received: list[Piece],
+                compute: Compute) -> None:
         """Computes tensors of a parameter, now or in :meth:`finish`. All ranks must call it for
         the same parameters in the same order.
 
         Args:
-            shard: the sharding of the tensors; None if each rank has them whole.
+            shard: the sharding of the parameter; None if each rank has it whole.
             sent: this rank's pieces of the operands.
             received: those of the results, which are written.
             compute: computes the whole results.
         """
-        if shard is None or shard.is_whole:
-            _copy(received, compute(sent))
-        elif shard.bounds is None:
-            found = compute([shard.gather(shard.like(tensor)) for tensor in sent])
-            _copy(received, [shard.piece_of(tensor) for tensor in found])
+        if shard is None or shard.is_whole or shard.bounds is None:
+            for piece, found in zip(received, compute([piece.gathered() for piece in sent])):
+                piece.take(found)
         else:
             self._jobs.setdefault(shard.group, []).append(Job(shard, sent, received, compute))
 
@@ -70,7 +83,7 @@ class _Round:
 
     def __init__(self, group, jobs: Sequence[Job]):
         ranks = jobs[0].shard.ranks
-        self._group, self._size, self._device = group, len(ranks), jobs[0].sent[0].device
+        self._group, self._device = group, jobs[0].sent[0].local.device
         #: The place of each rank of the group among the shards.
         self._places = [ranks.index(torch.distributed.get_global_rank(group, rank))
                         for rank in range(len(ranks))]
@@ -88,34 +101,36 @@ class _Round:
 
     def _to_owners(self) -> list[list[torch.Tensor]]:
         """Returns the whole operands of this rank's parameters."""
-        pieces = [[tensor for job in jobs for tensor in job.sent] for jobs in self._owned]
+        pieces = [[piece.local for job in jobs for piece in job.sent] for jobs in self._owned]
         mine = self._owned[self._own]
-        sizes = [[job.elements(place) * tensor.element_size()
-                  for job in mine for tensor in job.sent] for place in self._places]
+        sizes = [[piece.bytes_at(place) for job in mine for piece in job.sent]
+                 for place in self._places]
         found = self._exchange(pieces, sizes)
         at, whole = 0, []
         for job in mine:
             whole.append([])
-            for tensor in job.sent:
-                whole[-1].append(self._joined(job, tensor.dtype, [part[at] for part in found]))
+            for piece in job.sent:
+                whole[-1].append(self._joined(piece, [part[at] for part in found]))
                 at += 1
         return whole
 
-    def _joined(self, job: Job, dtype: torch.dtype, parts: list[torch.Tensor]) -> torch.Tensor:
+    def _joined(self, piece: Piece, parts: list[torch.Tensor]) -> torch.Tensor:
         """Returns the whole of the shards that the group's ranks have sent."""
         ordered = sorted(zip(self._places, parts), key=lambda part: part[0])
-        return torch.cat([part for _, part in ordered]).view(dtype).reshape(job.shard.shape)
+        joined = torch.cat([part for _, part in ordered]).view(piece.local.dtype)
+        return joined.reshape(piece.shard.shape)
 
     def _to_shards(self, results: list[list[torch.Tensor]]) -> None:
         """Sends the shards of this rank's results, and writes those that other ranks send."""
         mine = self._owned[self._own]
-        pieces = [[tensor.narrow(0, *job.shard.bounds[place])
-                   for job, tensors in zip(mine, results) for tensor in tensors]
+        pieces = [[tensor.narrow(0, *piece.shard.bounds[place])
+                   for job, tensors in zip(mine, results)
+                   for piece, tensor in zip(job.received, tensors)]
                   for place in self._places]
-        sizes = [[tensor.nbytes for job in jobs for tensor in job.received]
+        sizes = [[piece.local.nbytes for job in jobs for piece in job.received]
                  for jobs in self._owned]
         for jobs, parts in zip(self._owned, self._exchange(pieces, sizes)):
-            written = [tensor for job in jobs for tensor in job.received]
+            written = [piece.local for job in jobs for piece in job.received]
             for tensor, part in zip(written, parts):
                 tensor.copy_(part.view(tensor.dtype).reshape(tensor.shape))
 
@@ -142,12 +157,6 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _of_types(found: Sequence[torch.Tensor],
-              like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Returns tensors in the types of others."""
-    return [tensor.to(other.dtype) for tensor, other in zip(found, like)]
-
-
-def _copy(to: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> None:
-    for tensor, result in zip(to, found):
-        tensor.copy_(result)
+def _of_types(found: Sequence[torch.Tensor], like: Sequence[Piece]) -> list[torch.Tensor]:
+    """Returns tensors in the types of pieces."""
+    return [tensor.to(piece.local.dtype) for tensor, piece in zip(found, like)]

@@ -47,12 +47,16 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "came": ("exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"),
     "came_vector": _ADAM,
     "adam_mini": ("exp_avg", "exp_avg_sq_row"),
+    "soap": _ADAM,
+    "soap_vector": _ADAM,
 }
 #: The graphs of weights with fewer than two dimensions.
-_VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector", "adam_mini": "adamw_decay_before"}
+_VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector", "adam_mini": "adamw_decay_before",
+            "soap": "soap_vector"}
 #: Entries that some graphs compute from the step, and names of states in other libraries.
 _COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",),
-             "adam_mini": ("neuron_per_gpu", "head_per_gpu", "reduced", "block_numel")}
+             "adam_mini": ("neuron_per_gpu", "head_per_gpu", "reduced", "block_numel"),
+             "soap": ("precondition_frequency", "shampoo_beta")}
 _RENAMED = {"rprop": {"prev": "previous"}, "adan": {"previous_grad": "previous"}}
 #: Graphs whose updates do not depend on the step.
 _UNCOUNTED = ("adadelta", "came", "came_vector", "lion", "lion_cautious", "muon", "rmsprop", "rprop",
@@ -90,12 +94,14 @@ class ForeignState(NamedTuple):
             and is a DTensor if that has one.
         weight: the float32 weight, if the optimizer knows more of its bits than the parameter
             shows; None otherwise.
+        external: the tensors that external steps keep, by their names here.
     """
 
     origin: str
     step: int
     values: dict[str, torch.Tensor]
     weight: torch.Tensor | None
+    external: dict[str, torch.Tensor] = {}
 
 
 @torch.no_grad()
@@ -127,6 +133,9 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
         return _with_ratio(read_foreign(state, weight, "adamw", label, group))
     if graph == "adamw_schedule_free" and "z" in state:
         state = _with_offset(state, weight, group or {}, label)
+    external: dict[str, torch.Tensor] = {}
+    if graph == "soap":
+        state, external = _of_soap(state, label)
     if "step" in (group or {}):
         state = {"step": group["step"]} | dict(state)  # pytorch_optimizer counts for all
     names = _RENAMED.get(graph, {})
@@ -142,7 +151,7 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     _refuse_others(state, graph, label)
     values = {role: _value(state, role, weight, label, joins_rows) for role in _ROLES[graph]}
     whole = _whole_weight(state, weight, group or {}, label)
-    return ForeignState(_origin_of(state), _step_of(state, graph, label), values, whole)
+    return ForeignState(_origin_of(state), _step_of(state, graph, label), values, whole, external)
 
 
 def _with_ratio(found: ForeignState) -> ForeignState:
@@ -196,6 +205,26 @@ def _of_prodigy(state: Mapping, weight: torch.Tensor, label: str) -> dict:
     if "exp_avg" not in state and "exp_avg_sq" in state:
         state["exp_avg"] = torch.zeros_like(weight, dtype=torch.float32)
     return state
+
+
+def _of_soap(state: Mapping, label: str) -> tuple[dict, dict[str, torch.Tensor]]:
+    """Returns a state of the authors' SOAP, or of pytorch_optimizer's, without its lists of
+    statistics and bases, and these under our names. The latter keeps the first moment in the
+    parameter's own coordinates, and counts the steps of a group."""
+    state, kept = dict(state), {}
+    for kind in ("GG", "Q"):
+        for dim, tensor in enumerate(state.pop(kind, None) or ()):
+            if len(tensor):
+                _check_plain(tensor, kind, label)
+                kept[f"{kind}.{dim}"] = tensor.detach().float()
+    if "step" not in state and "exp_avg" in state:
+        moment = state["exp_avg"].float()
+        for dim in range(moment.dim()):
+            basis = kept.get(f"Q.{dim}")
+            moment = moment.movedim(0, -1) if basis is None else torch.tensordot(
+                moment, basis, dims=[[0], [0]])
+        state["exp_avg"] = moment
+    return state, kept
 
 
 def _graph_for(graph: str, weight: torch.Tensor) -> str:

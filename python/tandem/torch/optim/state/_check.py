@@ -17,12 +17,14 @@ def check_state(spec: StateSpec, state: Mapping, param: torch.Tensor, label: obj
     """Refuses a state that does not match this kernel. `moves` is whether its planes are
     moved to the parameter's device first."""
     shard, own = shard_of(param), local_of(param)
-    for name in spec.state_planes:
+    external = spec.external_shapes(param.shape)
+    for name in (*spec.state_planes, *external):
         tensor = state.get(name)
         if isinstance(tensor, torch.Tensor) and (problem := misplaced(tensor, shard)):
             raise ValueError(f"{name!r} in the state of {label} {problem}")
     like = shard.measure(own.dtype) if shard and gathers(spec, shard) else own
-    if problem := _problem(spec, local_state(state), like, own.device, moves):
+    if problem := (_problem(spec, local_state(state), like, own.device, moves)
+                   or _external_problem(external, state)):
         raise ValueError(
             f"the state of {label} {problem}, as {spec.kernel.name!r} under "
             f"{spec.kernel.strategy!r} needs; load a state of that graph and "
@@ -63,6 +65,18 @@ def _problem(spec: StateSpec, state: Mapping, param: torch.Tensor, device: torch
         # p.data.float().
         if (name == role or name.startswith(f"{role}.")) and name not in spec.state_planes:
             return f"has {name!r}, not the weight by itself"
+    return None
+
+
+def _external_problem(shapes: Mapping[str, torch.Size], state: Mapping) -> str | None:
+    """Returns why a state does not have the tensors that external steps keep, or None if it does."""
+    for name, shape in shapes.items():
+        tensor = state.get(name)
+        if not isinstance(tensor, torch.Tensor):
+            return f"lacks the tensor {name!r} of an external step"
+        if tensor.shape != shape or tensor.dtype != torch.float32:
+            return (f"has {name!r} of shape {tuple(tensor.shape)} and type {tensor.dtype}, not "
+                    f"{tuple(shape)} and torch.float32")
     return None
 
 

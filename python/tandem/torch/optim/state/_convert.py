@@ -114,9 +114,10 @@ def carried(source: StateSpec, weight: torch.Tensor, state: dict, target: StateS
              if plane.persistent}
     new = {name: state.get(name, 0) if name == target.step else made[name]
            for name in target.state_names}
+    kept = {name: state[name] for name in source.external_names(state)}
     if target.hidden:
-        return new, decode_weights(target, [new], dtype)[0]
-    return new, next(t for name, t in made.items() if name not in new)
+        return new | kept, decode_weights(target, [new], dtype)[0]
+    return new | kept, next(t for name, t in made.items() if name not in new)
 
 
 def _identity_of(state_dict: dict, graphs: dict) -> dict:

@@ -74,6 +74,7 @@ def _state_of(spec: StateSpec, param: torch.Tensor, found: ForeignState, label: 
         return _whole_state(spec, param.detach(), found, label)
     whole = found._replace(
         values={name: whole_of(value) for name, value in found.values.items()},
+        external={name: whole_of(value) for name, value in found.external.items()},
         weight=None if found.weight is None else whole_of(found.weight))
     made = _whole_state(spec, shard.gather(param.detach()), whole, label)
     return divided(spec, made, shard)
@@ -91,7 +92,7 @@ def _whole_state(spec: StateSpec, param: torch.Tensor, found: ForeignState, labe
         _write(spec, role, state, param, value, label)
     if found.weight is not None and any(p.name in state for p in spec.weight_planes):
         _write(spec, spec.weight_planes[0].role, state, param, found.weight, label)
-    return state
+    return state | {name: value.to(spec.device, copy=True) for name, value in found.external.items()}
 
 
 def _write(spec: StateSpec, role: str, state: dict, param: torch.Tensor, value: torch.Tensor,

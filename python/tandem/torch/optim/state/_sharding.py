@@ -161,8 +161,30 @@ def _beside(spec: StateSpec, shard: Shard, plane: Plane, local: torch.Tensor) ->
 
 def divided(spec: StateSpec, state: Mapping, shard: Shard) -> dict:
     """Shards the state of a whole parameter, so that each rank keeps its piece."""
+    external = spec.external_names(state)
     return {name: _piece(spec, shard, spec.state_planes[name], value)
-            if name in spec.state_planes else value for name, value in state.items()}
+            if name in spec.state_planes else
+            _rows_of(spec, shard, value.shape, value) if name in external else value
+            for name, value in state.items()}
+
+
+def begun_external(spec: StateSpec, param: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Returns zeros for the tensors that external steps keep for a parameter."""
+    shard, shapes = shard_of(param), spec.external_shapes(param.shape)
+    if shard is None:
+        return {name: torch.zeros(shape, device=spec.device) for name, shape in shapes.items()}
+    return {name: _rows_of(spec, shard, shape) for name, shape in shapes.items()}
+
+
+def _rows_of(spec: StateSpec, shard: Shard, shape: torch.Size,
+             whole: torch.Tensor | None = None) -> torch.Tensor:
+    """Returns the DTensor of a tensor that external steps keep for a DTensor, or of zeros. Its rows
+    are spread over the ranks that have rows of the parameter; otherwise each rank has it whole."""
+    if gathers(spec, shard) or shard.bounds is None:
+        return shard.replicated(torch.zeros(shape, device=spec.device) if whole is None else whole)
+    own = shard.of_shape(shape)
+    return own.like(torch.zeros(own.rows, *shape[1:], device=spec.device) if whole is None
+                    else own.piece_of(whole).clone())
 
 
 def _piece(spec: StateSpec, shard: Shard, plane: Plane, whole: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -12,6 +12,10 @@ from tandem._param_planes import ParamPlanes
 from tandem._plane import Plane, RoleKind
 from tandem.torch._executor import torch_device
 from tandem.torch._layout import DTYPES, empty_plane, rows_and_columns, rows_in_memory
+
+
+#: Returns the shapes of the tensors that external steps keep for a parameter of a shape, by name.
+ExternalStates = Callable[[torch.Size], Mapping[str, Sequence[int]]]
 
 
 class StateSpec(ParamPlanes):
@@ -30,12 +34,15 @@ class StateSpec(ParamPlanes):
         has_copy: whether the kernel writes a decoded copy of weights in codes.
         joined_rows: the number of rows that a graph of matrices sees as one, with one entry in
             states of rows.
+        external_states: the float32 tensors that the kernel's external steps keep.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
                  on_cpu: StateSpec | None = None, of_states: StateSpec | None = None,
-                 has_copy: bool = False, joined_rows: int = 1):
+                 has_copy: bool = False, joined_rows: int = 1,
+                 external_states: ExternalStates | None = None):
         super().__init__(kernel, count)
+        self._external_states = external_states
         self.joined_rows = joined_rows
         self.executor, self.on_cpu, self._of_states = executor, on_cpu, of_states
         self.has_copy = has_copy
@@ -84,6 +91,31 @@ class StateSpec(ParamPlanes):
     def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
         """Returns the size of one plane of a parameter in bytes."""
         return self.shape(plane, like).numel() * DTYPES[plane.type].itemsize
+
+    @property
+    def keeps_external(self) -> bool:
+        """Whether external steps keep tensors for parameters."""
+        return self._external_states is not None
+
+    def external_shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """Returns the shapes of the tensors that external steps keep for a parameter of a shape, by
+        name.
+
+        Raises:
+            ValueError: one has the name of a plane or of the count of steps.
+        """
+        if self._external_states is None:
+            return {}
+        found = {name: torch.Size(own) for name, own in self._external_states(shape).items()}
+        if taken := sorted({"step", *self.state_names} & set(found)):
+            raise ValueError(f"external_states has {taken[0]!r}, which {self.kernel.name} keeps itself; "
+                             "give it another name")
+        return found
+
+    def external_names(self, state: Mapping) -> list[str]:
+        """Returns the names of the tensors in a state that external steps keep."""
+        known = self.state_names if self.kernel.externals else state
+        return [name for name in state if name not in known]
 
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
         """Allocates one plane of a parameter."""

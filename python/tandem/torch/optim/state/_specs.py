@@ -15,7 +15,7 @@ from tandem._kernel import Kernel, Rules
 from tandem._param_planes import can_join_rows, has_rows, is_of_matrices, sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING, is_placeholder
-from tandem.torch.optim.state._spec import StateSpec
+from tandem.torch.optim.state._spec import ExternalStates, StateSpec
 
 
 class Key(NamedTuple):
@@ -60,11 +60,14 @@ class StateSpecs:
             matrices.
         count: a state's key for its count of steps, if the optimizer needs one but the kernel
             does not.
+        external_states: the tensors that external steps keep.
     """
 
     def __init__(self, build: Callable[..., Kernel], graph: str,
-                 strategy: str, vectors: str | None = None, count: str | None = None):
+                 strategy: str, vectors: str | None = None, count: str | None = None,
+                 external_states: ExternalStates | None = None):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
+        self._external_states = external_states
         self._specs: dict[Key, StateSpec] = {}
         #: The keys of companions' specs by the requested keys, and the companions without
         #: files, by name and for matrices and vectors.
@@ -106,7 +109,8 @@ class StateSpecs:
             on_cpu = None if key.executor is CPU else self[key._replace(executor=CPU)]
             of_states = None if key == key.of_states else self[key.of_states]
             self._specs[key] = StateSpec(kernel, self.count, key.executor, on_cpu, of_states,
-                                         bool(key.copy), key.joined_rows)
+                                         bool(key.copy), key.joined_rows,
+                                         self._external_states if kernel.externals else None)
         return self._specs[key]
 
     def _strategy_of(self, key: Key) -> Companion:

@@ -13,7 +13,8 @@ from tandem.torch._shards import Shard, local_of, local_state, shard_of
 from tandem.torch._versions import zeroed
 from tandem.torch.optim.state._conversion import (convert_tensors, numbered_groups,
                                                   plain_storage, plane_of)
-from tandem.torch.optim.state._sharding import gathers, is_shared, place_of, spread, updated
+from tandem.torch.optim.state._sharding import (begun_external, gathers, is_shared, place_of,
+                                                spread, updated)
 from tandem.torch.optim.state._spec import StateSpec
 
 
@@ -31,14 +32,14 @@ def initial_state(spec: StateSpec, param: torch.Tensor) -> dict:
 
 def empty_state(spec: StateSpec, param: torch.Tensor) -> dict:
     """Returns the initial state of a parameter, but zeros in place of the codes of its weight."""
-    whole, param = param, updated(spec, param)
+    whole, param, external = param, updated(spec, param), begun_external(spec, param)
     planes = _zeros(spec, param)
     for plane in () if spec.hidden else spec.weight_planes:
         if plane.bits > spec.visible.bits:
             planes[plane.name].copy_(param)
     if whole is not param:
         planes = spread(spec, planes, whole)
-    return {spec.step: 0, **planes} if spec.step else planes
+    return ({spec.step: 0} if spec.step else {}) | planes | external
 
 
 def _zeros(spec: StateSpec, param: torch.Tensor) -> dict:
