@@ -108,7 +108,7 @@ STUDIED = {
         3e-2, True, "torch.optim, bf16 parameters", 8.0, learns=False),
     "SOAP": Studied(
         tandem.torch.SOAP, soap, lambda steps: {"betas": (0.95, 0.95), "eps": 1e-8},
-        8e-3, True, "pytorch_optimizer, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
+        1.6e-2, True, "pytorch_optimizer, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
 }
 
 
