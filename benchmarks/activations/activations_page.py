@@ -15,7 +15,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "benchmarks/activations"))
 from common import origin, table  # noqa: E402
+from few_bits import CHANNELS, FACTOR  # noqa: E402
 
 RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/Activations.md"
 
@@ -113,8 +115,22 @@ a training; codes to nearest have a bias, which stays.
 
 {rows}
 
+With [`hadamard=True`](Layers.md#hadamard-transforms) linear layers save sums and differences of 16 neighbouring inputs. The table has the largest
+error of one pass as it is, and if {channels} channels of the linear layers' inputs are {factor} times as large. Integers, which have no exponents of
+their own, gain most; NVFP4 gains nothing.
+
+{mixed}
+
 {machine}. How models train under them is in [Quality](Quality.md#training).
 """
+
+
+def mixed(found: dict) -> str:
+    """Returns the table of errors with and without Hadamard transforms."""
+    kinds = next(iter(found.values()))
+    return table(["recipe", *(f"{kind}{with_}" for kind in kinds for with_ in ("", ", `hadamard`"))],
+                 [[f"`{recipe}`", *(f"{error:.3f}" for errors in row.values() for error in errors)]
+                  for recipe, row in found.items()])
 
 
 def few_bits(found: dict) -> str:
@@ -122,6 +138,7 @@ def few_bits(found: dict) -> str:
     rows, machine = found["rows"], found["machine"]
     eight = min(rows[name]["kept"] for name in ("coat", "mxfp8"))
     return FEW_BITS.format(
+        channels=CHANNELS, factor=FACTOR, mixed=mixed(found["mixed"]),
         linear=rows["linear4"]["kept"], mx=rows["mxfp4"]["kept"], nv=rows["nvfp4"]["kept"], eight=eight,
         passes=found["passes"], hidden=found["hidden"], tokens=found["tokens"],
         machine=f"Measured with torch {found['torch']}, {origin(found)}, on {machine['cpu']}",

@@ -29,16 +29,25 @@ from layer import BATCH, compare, kept_bytes, make  # noqa: E402
 FOLDER = pathlib.Path(__file__).resolve().parent / "recipes"
 RECIPES = ("bf16", "coat", "mxfp8", "linear4", "linear4-nearest", "mxfp4", "mxfp4-nearest",
            "nvfp4", "nvfp4-nearest")
+#: Recipes that are measured with Hadamard transforms of the inputs of linear layers, too.
+MIXED = ("linear4", "mxfp4", "nvfp4")
+#: The number of channels that are outliers, and their factor, where there are any.
+CHANNELS, FACTOR = 4, 30
 
 
 class Passes:
     """The layer, its input and its output's gradient."""
 
-    def __init__(self, recipe: str | None, hidden: int, tokens: int):
+    def __init__(self, recipe: str | None, hidden: int, tokens: int, hadamard: bool = False,
+                 outliers: bool = False):
         dtype = torch.bfloat16 if recipe else torch.float64
         self.layer, cos, sin = make(hidden, tokens // BATCH, torch.bfloat16)
+        for name, p in self.layer.named_parameters() if outliers else ():
+            if p.dim() == 1:  # the weights of norms
+                p.data[5::hidden // CHANNELS] *= FACTOR
         if recipe:
-            tandem.torch.compress_activations(self.layer, recipe=recipe, path=[FOLDER])
+            tandem.torch.compress_activations(self.layer, recipe=recipe, path=[FOLDER],
+                                              hadamard=hadamard)
         self.layer, self.angles = self.layer.to(dtype), (cos.to(dtype), sin.to(dtype))
         generator = torch.Generator().manual_seed(1)
         self.x, self.dy = (torch.randn((BATCH, tokens // BATCH, hidden), generator=generator)
@@ -58,9 +67,10 @@ class Passes:
         return {name: grad.double() for name, grad in named.items()}
 
 
-def measure(recipe: str, want: dict, hidden: int, tokens: int, count: int) -> dict:
+def measure(recipe: str, want: dict, hidden: int, tokens: int, count: int,
+            **options: bool) -> dict:
     """Returns the bytes, the worst error of one pass and that of the mean of all."""
-    passes = Passes(recipe, hidden, tokens)
+    passes = Passes(recipe, hidden, tokens, **options)
     first = total = passes.gradients()
     for _ in range(count - 1):
         total = {name: total[name] + grad for name, grad in passes.gradients().items()}
@@ -78,7 +88,22 @@ def save(hidden: int, tokens: int, count: int, results: pathlib.Path) -> None:
         print(recipe, rows[recipe], flush=True)
     common.save("activations_few_bits", {
         "hidden": hidden, "tokens": tokens, "passes": count, "torch": torch.__version__,
-        "rows": rows}, results)
+        "rows": rows, "mixed": mixed(hidden, tokens)}, results)
+
+
+def mixed(hidden: int, tokens: int) -> dict:
+    """Returns the worst errors of one pass, with and without Hadamard transforms, by recipe and by
+    whether channels are outliers."""
+    found = {}
+    for outliers in (False, True):
+        want = Passes(None, hidden, tokens, outliers=outliers).gradients()
+        for recipe in MIXED:
+            for hadamard in (False, True):
+                row = measure(recipe, want, hidden, tokens, 1, hadamard=hadamard, outliers=outliers)
+                kind = "outliers" if outliers else "as it is"
+                found.setdefault(recipe, {}).setdefault(kind, []).append(row["error"])
+                print(recipe, kind, "hadamard" if hadamard else "", row["error"], flush=True)
+    return found
 
 
 def main() -> None:

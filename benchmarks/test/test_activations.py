@@ -74,6 +74,21 @@ def test_few_bits():
         assert dithered["kept"] == nearest["kept"] < 0.6 * found["bf16"]["kept"]
 
 
+def test_hadamard_transforms():
+    """Transforms help integers where channels are outliers."""
+    few_bits = by_path("few_bits")
+    want = few_bits.Passes(None, 64, 32, outliers=True).gradients()
+    plain, mixed = (few_bits.measure("linear4-nearest", want, 64, 32, 1, hadamard=hadamard,
+                                     outliers=True) for hadamard in (False, True))
+    assert mixed["error"] < 0.9 * plain["error"] and mixed["kept"] < plain["kept"] + 0.05
+    found = json.loads((ROOT / "benchmarks/results/activations_few_bits.json").read_text())["mixed"]
+    gains = {(name, kind): mixed / plain for name, row in found.items()
+             for kind, (plain, mixed) in row.items()}
+    assert gains["linear4", "as it is"] < 0.95
+    assert max(gains["linear4", "outliers"], gains["mxfp4", "outliers"]) < 0.85
+    assert min(gains["nvfp4", "as it is"], gains["nvfp4", "outliers"]) > 0.97
+
+
 def test_groups():
     """Fewer elements per scale give smaller errors, in tensors without a tail."""
     granularity = by_path("granularity")

@@ -15,6 +15,8 @@ from tandem._matrix_codes import check_kind
 from tandem.torch.nn import _candidates
 from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._candidates import Unfit
+from tandem.torch.nn._saved_inputs import MIXED
+from tandem.torch.nn.functional import check_hadamard
 
 #: The name of the model itself in a report, as opposed to modules below it.
 _MODEL = "(the model)"
@@ -37,7 +39,7 @@ class Compression:
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
                          recompute: bool = False, products: str = "bf16",
-                         strict: bool = False,
+                         strict: bool = False, hadamard: bool = False,
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and cross
     entropies, in place, for modules that save their activations under the recipe.
@@ -61,8 +63,12 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     recipe for them is "coat-fp8", under which norms and activations write codes in the form that
     such products take.
 
-    A second call sets the recipe, ``recompute``, ``products`` and ``strict`` of existing
-    :mod:`tandem.torch.nn` modules; the history of the recipe starts anew.
+    With ``hadamard``, linear layers whose number of inputs is a multiple of 16 save the Hadamard
+    transform of their inputs, which is for recipes with 4-bit integers such as "linear4"
+    (docs/Layers.md).
+
+    A second call sets the recipe and the other options of existing :mod:`tandem.torch.nn`
+    modules; the history of the recipe starts anew.
 
     Returns:
         A report on what was swapped, and what was not changed and why. Functions that a model
@@ -73,30 +79,32 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
         ValueError: there is no such recipe or kind of products. The model is then unchanged.
         TypeError: the recipe is not a string.
     """
-    check_compression(recipe, recompute=recompute, products=products, path=path)
+    check_compression(recipe, recompute=recompute, products=products, hadamard=hadamard, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
-    swapping = _Swapping(model, options, products, recompute, strict)
+    swapping = _Swapping(model, options, products, recompute, strict, hadamard)
     swapping.visit_model(model)
     return swapping.done
 
 
 def check_compression(recipe: str, *, recompute: bool = False, products: str = "bf16",
-                      strict: bool = False, path: Sequence[str | os.PathLike] = ()) -> None:
+                      strict: bool = False, hadamard: bool = False,
+                      path: Sequence[str | os.PathLike] = ()) -> None:
     """Checks arguments as :func:`compress_activations` does."""
     if not isinstance(recipe, str):
         raise TypeError(f"a recipe is a name such as 'coat', got {recipe!r}; under 'fp32' layers "
                         "keep everything exactly")
     _tandem.check_recipe(recipe, directories(path))
     check_kind(products)
+    check_hadamard(hadamard, products, 0)
 
 
 class _Swapping:
     """One traversal of a model."""
 
     def __init__(self, model: torch.nn.Module, options: dict, products: str,
-                 recompute: bool = False, strict: bool = False):
+                 recompute: bool = False, strict: bool = False, hadamard: bool = False):
         self.options, self.products = options, products
-        self.recompute, self.strict = recompute, strict
+        self.recompute, self.strict, self.hadamard = recompute, strict, hadamard
         self.done = Compression()
         #: The new modules of the modules visited so far.
         self._made: dict[torch.nn.Module, torch.nn.Module] = {}
@@ -164,6 +172,7 @@ class _Swapping:
         """Sets the options of this call, other than the recipe, on a module."""
         if isinstance(module, compressed.Linear):
             module.products, module.strict = self.products, self.strict
+            module.hadamard = self.hadamard and not module.in_features % MIXED
         elif isinstance(module, compressed.GatedMLP):
             module.recompute = self.recompute and not _why_kept(module)
 
@@ -188,8 +197,11 @@ class _Swapping:
 
     def _description(self, module: torch.nn.Module) -> str:
         name = type(module).__name__
+        if getattr(module, "hadamard", False):
+            return f"{name}, with Hadamard transforms"
         if not isinstance(module, compressed.GatedMLP):
-            return name
+            return f"{name}, whose {module.in_features} inputs Hadamard transforms of {MIXED} do not divide" if (
+                self.hadamard and isinstance(module, compressed.Linear)) else name
         if module.recompute:
             return f"{name}, whose product is computed again"
         return f"{name}, which keeps its product for {_why_kept(module)}" if (
@@ -203,7 +215,8 @@ def _name(module: torch.nn.Module, name: str) -> None:
 
 
 def _described_products(linear: compressed.Linear) -> str:
-    return f", {linear.products} products{' or an error' if linear.strict else ''}"
+    mixing = ", Hadamard transforms" if linear.hadamard else ""
+    return f", {linear.products} products{' or an error' if linear.strict else ''}{mixing}"
 
 
 def _why_kept(block: compressed.GatedMLP) -> str:

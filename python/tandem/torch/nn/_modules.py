@@ -162,22 +162,29 @@ class Linear(_Compressed, torch.nn.Linear):
     multiples of 16. Otherwise products are PyTorch's own, with one warning that names the layer
     and the reason, or with an error under ``strict``. The recipe must save inputs of linear
     layers in E4M3 with one scale for the tensor.
+
+    With ``hadamard=True`` it saves the Hadamard transform of each 16 neighbouring inputs, so that an
+    outlier does not set the scale of its group (docs/Layers.md). ``in_features`` must be a
+    multiple of 16.
     """
 
-    products, strict = "bf16", False
+    products, strict, hadamard = "bf16", False, False
     #: The name in a model, for warnings.
     _label = ""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device=None, dtype=None, *, recipe: str = "coat",
-                 path: Path = (), products: str = "bf16", strict: bool = False):
+                 path: Path = (), products: str = "bf16", strict: bool = False,
+                 hadamard: bool = False):
         super().__init__(in_features, out_features, bias, device, dtype)
         self._set_recipe(recipe, path)
         check_kind(products)
-        self.products, self.strict = products, strict
+        F.check_hadamard(hadamard, products, in_features)
+        self.products, self.strict, self.hadamard = products, strict, hadamard
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.linear(input, self.weight, self.bias, **self._options, **_products_of(self))
+        return F.linear(input, self.weight, self.bias, **self._options, **_products_of(self),
+                        hadamard=self.hadamard)
 
 
 def _products_of(linear: torch.nn.Linear) -> dict:

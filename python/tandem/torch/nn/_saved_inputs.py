@@ -12,7 +12,32 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from tandem._plane import RoleKind
 from tandem.torch.nn._history import History, Mode, mode
 from tandem.torch.nn._layer import Layer
-from tandem.torch.nn._stored import StoredTensor, executor_of, planes_of, rows_of
+from tandem.torch.nn._stored import StoredTensor, decoded, executor_of, planes_of, rows_of
+
+#: The number of neighbours in a row that a Hadamard transform mixes.
+MIXED = 16
+#: The signs that numbers get before a transform. They are those of a bent function, so that equal
+#: numbers are spread evenly instead of adding up to an outlier.
+_SIGNS = (1, 1, 1, -1) * 3 + (-1, -1, -1, 1)
+
+
+def hadamard(x: torch.Tensor, back: bool = False) -> torch.Tensor:
+    """Returns the randomized Hadamard transform of each 16 neighbours in a row, or undoes it.
+
+    It computes in float32, in sums and differences of two, so that all devices have the same bits.
+    The largest number of 16 is spread over all of them.
+    """
+    signs = torch.tensor(_SIGNS, dtype=torch.float32, device=x.device)
+    y = x.reshape(-1, MIXED).to(torch.float32, copy=True)
+    if not back:
+        y.mul_(signs)
+    for half in (1, 2, 4, 8):
+        first, second = y.view(-1, MIXED // (2 * half), 2, half).unbind(-2)
+        total = first + second
+        torch.sub(first, second, out=second)
+        first.copy_(total)
+    y.mul_(0.25)
+    return (y.mul_(signs) if back else y).view(x.shape).to(x.dtype)
 
 
 class LayerState(dict[str, torch.Tensor]):
@@ -82,22 +107,24 @@ class SavedInputs:
         offer = self._offered[x] = SavedOutput(storage, planes, _key(x))
         return offer
 
-    def keep(self, layer: Layer, history: History, x: torch.Tensor) -> tuple:
+    def keep(self, layer: Layer, history: History, x: torch.Tensor,
+             mixes: bool = False) -> tuple:
         """Returns the planes that the backward pass needs, and the rows and columns."""
-        planes = self.planes(layer, history, x, copies=False)
+        planes = self.planes(layer, history, x, copies=False, mixes=mixes)
         role = layer.saved[0].role
         return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
 
-    def planes(self, layer: Layer, history: History, x: torch.Tensor,
-               copies: bool = True) -> dict[str, torch.Tensor]:
+    def planes(self, layer: Layer, history: History, x: torch.Tensor, copies: bool = True,
+               mixes: bool = False) -> dict[str, torch.Tensor]:
         """Returns the saved planes by the suffixes of their names, with ``copies`` including a
-        transposed copy if the recipe has one."""
-        shape, key = rows_of(x), (layer, copies, *_key(x))
-        if kept := self._take(layer, x) or self._find(x, key):
+        transposed copy if the recipe has one. With ``mixes`` they are of the Hadamard transform."""
+        shape, key = rows_of(x), (layer, copies, mixes, *_key(x))
+        if kept := (None if mixes else self._take(layer, x)) or self._find(x, key):
             history.follow(kept)
             return kept
-        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | history.begin()
-        planes |= planes_of({"x": x})
+        source = hadamard(decoded(x)) if mixes else x
+        planes = layer.forward.allocate(shape, source, (RoleKind.SAVED,)) | history.begin()
+        planes |= planes_of({"x": source})
         layer.forward.run(shape, planes)
         layer.note(planes, True)
         role = layer.saved[0].role

@@ -26,7 +26,7 @@ from tandem.torch.nn import _products, _custom_ops
 from tandem.torch.nn._autograd import LayerFunction, first_derivative
 from tandem.torch.nn._history import NO_HISTORY, History, Mode, mode
 from tandem.torch.nn._layer import Layer, compiled
-from tandem.torch.nn._saved_inputs import SAVED_INPUTS, LayerState
+from tandem.torch.nn._saved_inputs import MIXED, SAVED_INPUTS, LayerState, hadamard
 from tandem.torch.nn._stored import (decoded, executor_of, planes_of, rows_of, storages_of,
                                      tensor_of)
 
@@ -352,7 +352,8 @@ def _reduced(losses: torch.Tensor, classes: torch.Tensor, reduction: str) -> tor
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None,
-           products: str = "bf16", strict: bool = False, label: str = "") -> torch.Tensor:
+           products: str = "bf16", strict: bool = False, label: str = "",
+           hadamard: bool = False) -> torch.Tensor:
     """:func:`torch.nn.functional.linear`, which saves its input under the recipe. Products of
     the same tensor save it once.
 
@@ -360,22 +361,37 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     ``weight`` and, in the backward pass, E5M2 codes of the gradient. If a GPU does not support
     such products, there is one warning that names the layer by its ``label``, or an error under
     ``strict``. See :class:`Linear`.
+
+    With ``hadamard=True`` it saves the Hadamard transform of the input, which the backward pass
+    undoes.
     """
     check_kind(products)
     _check_tensors(linear, input=input, weight=weight, bias=bias)
+    check_hadamard(hadamard, products, weight.shape[-1])
     wide = weight, bias
     x, weight, bias = _autocast(input, weight, bias)
     if torch.compiler.is_compiling():
-        known = products == "bf16" and _custom_ops.described(
+        known = products == "bf16" and not hadamard and _custom_ops.described(
             "keep", recipe, tuple(path), x, weight)
         if known and torch.is_grad_enabled() and weight.requires_grad:
             return _custom_ops.TracedLinear.apply(known, x, weight, bias)
         return functional.linear(x, weight, bias) if known else _linear_apart(
             x, *wide, recipe=recipe, path=path, state=state, products=products, strict=strict,
-            label=label)
+            label=label, hadamard=hadamard)
     if products == "fp8" and _is_fp8(recipe, path, x, weight, label, strict):
         return _fp8_linear(x, *wide, recipe, path, state)
-    return _plain_linear(x, weight, bias, recipe, path, state)
+    return _plain_linear(x, weight, bias, recipe, path, state, hadamard)
+
+
+def check_hadamard(hadamard: bool, products: str, inputs: int) -> None:
+    """Refuses a Hadamard transform of inputs that it cannot divide, or that are multiplied as they
+    are saved."""
+    if hadamard and products != "bf16":
+        raise ValueError(f"hadamard=True saves what products={products!r} do not multiply; "
+                         "leave out one of them")
+    if hadamard and inputs % MIXED:
+        raise ValueError(f"a linear layer of {inputs} inputs has hadamard=True, which mixes {MIXED} of "
+                         "them at a time; leave it out for this layer")
 
 
 def _autocast(x: torch.Tensor, *factors: torch.Tensor | None) -> list[torch.Tensor | None]:
@@ -387,14 +403,16 @@ def _autocast(x: torch.Tensor, *factors: torch.Tensor | None) -> list[torch.Tens
 
 
 def _plain_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, recipe: str,
-                  path: Path, state: dict | None) -> torch.Tensor:
+                  path: Path, state: dict | None, hadamard: bool) -> torch.Tensor:
     """Returns PyTorch's product, whose input is saved if a backward pass may need it."""
     if mode() is Mode.EVALUATED or not weight.requires_grad:
         return functional.linear(x, weight, bias)
-    layer = _layer("keep", recipe, path, x=x)
+    # A transform is of values, whatever a tensor is stored as.
+    like = torch.empty(0, dtype=x.dtype, device=x.device) if hadamard else x
+    layer = _layer("keep", recipe, path, x=like)
     if not torch.is_grad_enabled() and not layer.remembered:
         return functional.linear(x, weight, bias)
-    return _LinearFunction.apply(layer, _history(layer, state, x), x, weight, bias)
+    return _LinearFunction.apply(layer, _history(layer, state, x), hadamard, x, weight, bias)
 
 
 _linear_apart = uncompiled(linear)
@@ -456,19 +474,23 @@ class _LinearFunction(torch.autograd.Function):
     """A matrix product that saves its input under the recipe."""
 
     @staticmethod
-    def forward(ctx, layer: Layer, history: History, x, weight, bias):
-        planes, ctx.shape = SAVED_INPUTS.keep(layer, history, x)
+    def forward(ctx, layer: Layer, history: History, mixes: bool, x, weight, bias):
+        planes, ctx.shape = SAVED_INPUTS.keep(layer, history, x, mixes)
         ctx.save_for_backward(weight, *planes)
-        ctx.layer, ctx.has_bias = layer, bias is not None
+        ctx.layer, ctx.mixes, ctx.has_bias = layer, mixes, bias is not None
         return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
     @first_derivative
     def backward(ctx, dy):
         weight, *planes = ctx.saved_tensors
-        return None, None, *_custom_ops.linear_gradients(
-            decoded(dy), weight, lambda: _restore(ctx.layer, ctx.shape, planes),
-            ctx.needs_input_grad[2:], ctx.has_bias)
+
+        def restore():
+            value = _restore(ctx.layer, ctx.shape, planes)
+            return hadamard(value, back=True) if ctx.mixes else value
+
+        return None, None, None, *_custom_ops.linear_gradients(
+            decoded(dy), weight, restore, ctx.needs_input_grad[3:], ctx.has_bias)
 
 
 def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor:

@@ -159,3 +159,116 @@ def test_what_is_offered_lives_as_long_as_the_output():
     del y
     assert len(_saved_inputs.SAVED_INPUTS._offered) < before
     assert codes() is None
+
+
+#===------------------------------------------------------------------------===#
+# Hadamard transforms
+#===------------------------------------------------------------------------===#
+
+
+def test_hadamard_is_the_signed_orthogonal_matrix():
+    """The transform is the product with a matrix of 1/4 and -1/4, and its inverse the transpose."""
+    unit = _saved_inputs.hadamard(torch.eye(16))
+    assert set(unit.unique().tolist()) == {-0.25, 0.25}
+    assert torch.equal(unit @ unit.T, torch.eye(16))
+    x = torch.randint(-64, 65, (5, 48), generator=torch.Generator().manual_seed(0)).float()
+    kept = x.clone()
+    mixed = _saved_inputs.hadamard(x)
+    assert torch.equal(mixed, (x.view(-1, 16) @ unit).view(5, 48))
+    assert torch.equal(x, kept)  # the input is not written
+    assert torch.equal(_saved_inputs.hadamard(mixed, back=True), x)
+    assert _saved_inputs.hadamard(x.bfloat16()).dtype is torch.bfloat16
+    # Equal numbers do not add up to one outlier.
+    assert (_saved_inputs.hadamard(torch.ones(1, 16)).abs() == 1).all()
+
+
+def linears(recipe, hadamard, dtype=torch.bfloat16):
+    torch.manual_seed(3)
+    return [nn.Linear(64, 32, recipe=recipe, hadamard=hadamard, dtype=dtype) for _ in range(3)]
+
+
+def gradients(layers, x):
+    for layer in layers:
+        layer.zero_grad()
+    x = x.clone().requires_grad_()
+    sum(layer(x).float().square().sum() for layer in layers).backward()
+    return [*(layer.weight.grad for layer in layers), x.grad]
+
+
+@pytest.mark.parametrize("recipe", tandem.recipes())
+def test_hadamard_changes_only_what_is_saved(recipe):
+    """Outputs and gradients of inputs have the same bits, and gradients of weights are near those
+    without transforms."""
+    x = batch()
+    with torch.no_grad():
+        assert all(torch.equal(a(x), b(x)) for a, b in zip(linears(recipe, False),
+                                                          linears(recipe, True)))
+    *plain, dx = gradients(linears(recipe, False), x)
+    *mixed, dx_mixed = gradients(linears(recipe, True), x)
+    assert torch.equal(dx, dx_mixed)
+    for one, other in zip(plain, mixed):
+        assert (one - other).float().norm() < (0.4 if "4" in recipe else 0.06) * one.float().norm()
+        assert recipe == "fp32" or not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("recipe, least", (("linear4", 1.5), ("mxfp4", 1.3)))
+def test_hadamard_keeps_outliers_from_setting_scales(recipe, least):
+    x = batch().float()
+    x[..., 7] *= 40
+    want = gradients(linears("fp32", False, torch.float32), x)[0]
+    errors = [sum((gradients(linears(recipe, hadamard, torch.float32), x)[0] - want).square().sum()
+                  for _ in range(8)) for hadamard in (False, True)]
+    assert errors[0] > least**2 * errors[1]
+
+
+def test_products_of_the_same_tensor_share_a_transform(launches):
+    layers = linears("linear4", True)
+    x = batch().requires_grad_()
+    outputs = [layer(x) for layer in layers]
+    assert launches == ["keep"]
+    sum(y.float().sum() for y in outputs).backward()
+    other = nn.Linear(64, 32, recipe="linear4", dtype=torch.bfloat16)
+    launches.clear()
+    (other(x).sum() + layers[0](x).sum()).backward()  # one with and one without a transform
+    assert [name for name in launches if name == "keep"] == ["keep"] * 2
+
+
+def test_hadamard_of_a_stored_tensor():
+    """A norm that passes codes on is decoded first."""
+    norm = nn.RMSNorm(64, recipe="coat-flow", dtype=torch.bfloat16)
+    layer = nn.Linear(64, 32, recipe="linear4", hadamard=True, dtype=torch.bfloat16)
+    y = norm(batch())
+    layer(y).float().sum().backward()
+    want = y.decode().reshape(-1, 64).float().sum(0)
+    found = layer.weight.grad.float()
+    assert (found - want).norm() < 0.3 * want.norm() * 32**0.5
+
+
+def test_compress_activations_with_hadamard():
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.Linear(40, 32)).bfloat16()
+    done = tandem.torch.compress_activations(layers, "linear4", hadamard=True)
+    assert done.swapped["0"] == "Linear -> Linear, with Hadamard transforms"
+    assert done.swapped["1"] == ("Linear -> Linear, whose 40 inputs Hadamard transforms of 16 do "
+                                 "not divide")
+    assert [layer.hadamard for layer in layers] == [True, False]
+    done = tandem.torch.compress_activations(layers, "linear4")
+    assert done.swapped == {"0": "Linear under linear4, bf16 products, Hadamard transforms -> "
+                                 "Linear under linear4, bf16 products"}
+
+
+def test_hadamard_refusals():
+    with pytest.raises(ValueError, match="a linear layer of 40 inputs has hadamard=True, which mixes "
+                                         "16 of them at a time; leave it out for this layer"):
+        nn.Linear(40, 8, hadamard=True)
+    with pytest.raises(ValueError, match="hadamard=True saves what products='fp8' do not "
+                                         "multiply; leave out one of them"):
+        tandem.torch.compress_activations(torch.nn.Linear(64, 8), "te-current", products="fp8",
+                                          hadamard=True)
+
+
+def test_hadamard_in_a_compiled_model():
+    layer, x = nn.Linear(64, 32, recipe="bf16", hadamard=True), batch().float()
+    layer(x).square().sum().backward()
+    want, layer.weight.grad = layer.weight.grad, None
+    torch.compile(layer, backend="eager")(x).square().sum().backward()
+    assert torch.equal(layer.weight.grad, want)

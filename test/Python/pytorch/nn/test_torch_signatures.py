@@ -43,7 +43,7 @@ SAME_MODULES = ("RMSNorm", "LayerNorm", "SiLU", "GELU", "Linear", "CrossEntropyL
 
 def arguments(function):
     """Returns the names and defaults of a function's arguments, without a recipe's."""
-    ours = ("recipe", "path", "state", "products", "strict", "label")
+    ours = ("recipe", "path", "state", "products", "strict", "label", "hadamard")
     return [(p.name, p.default) for p in inspect.signature(function).parameters.values()
             if p.name not in ours]
 
