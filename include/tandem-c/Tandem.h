@@ -314,6 +314,8 @@ tandemStorageWithoutHistory(TandemStorage *storage);
 /// Returns the same storage without a transposed copy.
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutTranspose(TandemStorage *storage);
+/// Returns the same storage, but one that rounds to nearest.
+TANDEM_CAPI_EXPORTED const char *tandemStorageToNearest(TandemStorage *storage);
 
 /// A layer under a recipe: a forward pass, the backward pass that restores what
 /// it saves, and possibly a function that recomputes its outputs.

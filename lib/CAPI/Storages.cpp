@@ -93,3 +93,6 @@ const char *tandemStorageWithoutHistory(TandemStorage *storage) {
 const char *tandemStorageWithoutTranspose(TandemStorage *storage) {
   return storage->description.withoutTranspose.c_str();
 }
+const char *tandemStorageToNearest(TandemStorage *storage) {
+  return storage->description.toNearest.c_str();
+}

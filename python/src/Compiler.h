@@ -70,6 +70,7 @@
   FUNCTION(tandemStorageIsCoded)                                               \
   FUNCTION(tandemStorageIsPlain)                                               \
   FUNCTION(tandemStorageParse)                                                 \
+  FUNCTION(tandemStorageToNearest)                                             \
   FUNCTION(tandemStorageWithGivenScales)                                       \
   FUNCTION(tandemStorageWithoutHistory)                                        \
   FUNCTION(tandemStorageWithoutTranspose)

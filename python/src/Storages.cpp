@@ -94,6 +94,9 @@ public:
   const char *withoutTranspose() const {
     return compiler().tandemStorageWithoutTranspose(storage);
   }
+  const char *toNearest() const {
+    return compiler().tandemStorageToNearest(storage);
+  }
 
 private:
   TandemStorage *storage;
@@ -116,5 +119,6 @@ void bindStorages(nb::module_ &m) {
       .def_prop_ro("is_dynamic_signed", &Storage::isDynamicSigned)
       .def_prop_ro("with_given_scales", &Storage::withGivenScales)
       .def_prop_ro("without_history", &Storage::withoutHistory)
-      .def_prop_ro("without_transpose", &Storage::withoutTranspose);
+      .def_prop_ro("without_transpose", &Storage::withoutTranspose)
+      .def_prop_ro("to_nearest", &Storage::toNearest);
 }

@@ -39,6 +39,7 @@ static void testQuestions(void) {
   CHECK_PART(tandemStorageWithGivenScales(codes), "recipe = given");
   CHECK_TEXT(tandemStorageWithoutHistory(codes), e4m3);
   CHECK_TEXT(tandemStorageWithoutTranspose(codes), e4m3);
+  CHECK_TEXT(tandemStorageToNearest(codes), e4m3);
   tandemStorageDestroy(codes);
   TandemStorage *dynamic = parse(
       "#tandem.scaled<#scaled.dynamic<signed>, group = 256, scale = f32>");

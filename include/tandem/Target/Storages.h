@@ -46,6 +46,8 @@ struct StorageDescription {
   std::string withoutHistory;
   /// The same storage without a transposed copy.
   std::string withoutTranspose;
+  /// The same storage, but one that rounds to nearest.
+  std::string toNearest;
 };
 
 /// Parses and describes a storage.

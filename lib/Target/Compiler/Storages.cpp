@@ -85,6 +85,7 @@ static StorageDescription describe(StorageAttrInterface storage) {
     result.withGivenScales = printStorage(given);
   result.withoutHistory = printStorage(storage.withoutHistory());
   result.withoutTranspose = printStorage(withoutTranspose(storage));
+  result.toNearest = printStorage(storage.getNearest());
   return result;
 }
 

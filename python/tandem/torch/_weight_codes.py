@@ -23,13 +23,17 @@ class Codes(NamedTuple):
     scale: torch.Tensor
     #: The codes of the transpose, in row-major order, if the kernel has written them.
     turned: torch.Tensor | None = None
+    #: The scale of the tensor, of which those of groups are multiples, if there is one.
+    tensor_scale: torch.Tensor | None = None
 
     @staticmethod
     def of(planes: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> Codes:
-        """Returns the codes from planes, which are keyed by the suffixes of their names."""
+        """Returns the codes from planes, which are keyed by the suffixes of their names. A row of
+        codes of four bits has a byte for each two."""
         turned = planes.get(".transposed")
-        return Codes(planes[""].view(shape), planes[".scale"],
-                     None if turned is None else turned.view(shape[::-1]))
+        return Codes(planes[""].view(shape[0], -1) if 0 not in shape else planes[""].view(shape),
+                     planes[".scale"], None if turned is None else turned.view(shape[::-1]),
+                     planes.get(".tensor_scale"))
 
     @property
     def tiled_scale(self) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from tandem._convert import CPU
 from tandem._matrix_codes import storage_of
 from tandem._param_planes import sums_over_model
+from tandem._storages import described
 from tandem.torch import _executor
 from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import is_dtensor, local_of, shard_of
@@ -33,7 +34,8 @@ class WeightOperands(Mapping):
 
     ``operands[weight]`` has the codes of the current value, ``rows`` in the weight's shape and
     ``scale``, one or an entry for each group; ``turned`` are the codes of the transpose, if the
-    storage has them. It is an error before the first step, and after the weight has been written
+    storage has them. Codes of four bits are two in a byte, the first in its low half, and
+    ``tensor_scale`` is the second level of NVFP4's scales. It is an error before the first step, and after the weight has been written
     in other ways. Each step writes new codes to the same memory.
 
     Attributes:
@@ -111,8 +113,8 @@ def write_operands(
         optimizer: an optimizer of :mod:`tandem.torch`, which may be wrapped by Accelerate or
             Lightning.
         operand: "fp8", E4M3 codes with one f32 scale for the tensor and, on GPUs, a transposed
-            copy; or the name of a recipe, such as "mxfp8" or "block-128", whose storage for
-            the inputs of linear layers the operands get: codes of a byte or more, and scales.
+            copy; or the name of a recipe, such as "mxfp8", "block-128" or "nvfp4", whose storage
+            for the inputs of linear layers the operands get, rounded to nearest.
         path: directories that are searched for recipes first.
 
     Returns:
@@ -169,10 +171,10 @@ def _storage(operand: str, copy: bool, path: tuple[str, ...]) -> str:
     kernel = tandem.compile("keep", operand, path=path, function="keep")
     planes = {p.name.removeprefix("kept"): p for p in kernel.planes if p.name.startswith("kept")}
     # A delayed scale and its history would be a state of the optimizer.
-    if planes.keys() != {"", ".scale"} or planes[""].is_packed:
-        raise ValueError(f"the recipe {operand!r} does not keep inputs of linear layers as codes of a "
-                         "byte or more and their scales; take 'mxfp8', 'block-128' or one of that form")
-    return kernel.storages["kept"]
+    if not {"", ".scale"} <= planes.keys() <= {"", ".scale", ".tensor_scale"}:
+        raise ValueError(f"the recipe {operand!r} does not keep inputs of linear layers as codes and "
+                         "scales of the same step; take 'mxfp8', 'nvfp4' or one of that form")
+    return described(kernel.storages["kept"]).to_nearest
 
 
 def _weights(model: torch.nn.Module | Iterable, operand: str
@@ -245,6 +247,9 @@ def _why_not_stored(optimizer: Optimizer, weight: torch.Tensor, group: Mapping, 
     if other.joined_rows > 1:
         return (f"has head_dim={other.joined_rows}, which joins its rows in a step; give it a param "
                 "group with head_dim=None")
+    if local.shape[-1] % 2 and any(p.is_packed for p in other.operand_planes):
+        return (f"has rows of {local.shape[-1]} elements, of which the last would share a byte with the "
+                "next row's first")
     has_rows = other.kernel.is_matrix or any(p.is_grouped for p in other.operand_planes)
     is_joined = other.size_of(local)[1] != local.shape[-1]
     if has_rows and (is_joined or (spec.group > 1 and spec.size_of(local) != other.size_of(local))):

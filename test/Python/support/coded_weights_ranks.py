@@ -14,7 +14,8 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, init_device_mesh
+from torch.distributed.tensor import DTensor, distribute_tensor, init_device_mesh
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 import tandem.torch as tt
@@ -146,6 +147,39 @@ def written():
     finally:
         _weight_gather.own_scale = encode
     return [got == want, encoded[0], operands.names, operands.left]
+
+
+def of_recipes():
+    """Returns which codes, scales and scales of the tensor of a sharded weight, in the storages of
+    recipes, differ from those of one process."""
+    found = {}
+    for recipe in ("nvfp4", "mxfp4", "mxfp8"):
+        torch.manual_seed(7)
+        whole = torch.nn.Linear(64, 10, bias=False).bfloat16()
+        model = fully_shard(torch.nn.Linear(64, 10, bias=False).bfloat16())
+        with torch.no_grad():
+            model.weight.copy_(distribute_tensor(whole.weight, model.weight.device_mesh,
+                                                 model.weight.placements))
+        made = []
+        for own in (whole, model):
+            optimizer = tt.AdamW(own.named_parameters(), strategy="flash-f16", lr=0.02,
+                                 min_8bit_size=0)
+            operands = tt.write_operands(own, optimizer, recipe)
+            grad = torch.randn(10, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
+            own.weight.grad = grad if own is whole else distribute_tensor(
+                grad, own.weight.device_mesh, own.weight.placements)
+            optimizer.step()
+            made.append(operands[own.weight])
+        rows = compute_local_shape_and_global_offset(
+            model.weight.shape, model.weight.device_mesh, model.weight.placements)
+        first, count = rows[1][0], rows[0][0]
+        want, got = made
+        same = [torch.equal(a.view(torch.uint8)[first:first + count], b.view(torch.uint8))
+                for a, b in ((want.rows, got.rows), (want.scale, got.scale))]
+        if want.tensor_scale is not None:
+            same.append(torch.equal(want.tensor_scale, got.tensor_scale))
+        found[recipe] = same
+    return found
 
 
 def hybrid():

@@ -157,6 +157,18 @@ TEST(StoragesTest, LeavesOut) {
             "#tandem.working<bf16, " + scaled(e4m3, "tensor") + ">");
 }
 
+TEST(StoragesTest, RoundsToNearest) {
+  std::string nearest = "#scaled.minifloat<exponent = 2, mantissa = 1>";
+  Storage storage = parse(scaled(
+      "#scaled.minifloat<exponent = 2, mantissa = 1, rounding = dither>", "16"));
+  EXPECT_EQ(tandemStorageToNearest(storage.get()), scaled(nearest, "16"));
+  Storage plain = parse("#tandem.float<bf16, stochastic>");
+  EXPECT_STREQ(tandemStorageToNearest(plain.get()), "#tandem.float<bf16>");
+  Storage same = parse(scaled(nearest, "16"));
+  EXPECT_STREQ(tandemStorageToNearest(same.get()),
+               tandemStorageGetText(same.get()));
+}
+
 TEST(StoragesTest, IsMade) {
   auto getText = [](TandemStorage *made) -> std::string {
     Storage storage(made);

@@ -24,7 +24,7 @@ from support.gloo import run_ranks
 pytestmark = pytest.mark.long_setup("two")
 
 MODULE = "support.coded_weights_ranks"
-NAMES = ("training", "written", "wide_weights", "report", "changes", "values", "refusals", "reasons")
+NAMES = ("training", "written", "of_recipes", "wide_weights", "report", "changes", "values", "refusals", "reasons")
 #: The elements of weights that are gathered as codes, of others, and of vectors.
 CODED, WIDE, VECTORS = 24 * 48 + 133 * 24, 48 * 48 + 48 * 133, 24 + 24 + 48 + 48
 REFUSALS = {
@@ -58,6 +58,12 @@ def test_codes_that_steps_write(two):
         assert encoded == 2 * 2  # two weights in the two passes before the first step
         assert names == ["up.weight", "down.weight"]
         assert left.keys() == {"odd.weight"} and "call tandem.torch.dist" in left["odd.weight"]
+
+
+def test_ranks_write_their_rows_of_operands(two):
+    """Ranks agree on NVFP4's scale of the tensor."""
+    for rank in two["of_recipes"]:
+        assert rank == {"nvfp4": [True] * 3, "mxfp4": [True] * 2, "mxfp8": [True] * 2}
 
 
 def test_codes_of_wide_weights(two):

@@ -201,6 +201,74 @@ def test_recipes_as_operands():
     assert tiled.count_nonzero() == scale.count_nonzero() == 64
 
 
+#: E2M1's numbers by their codes.
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+E2M1 = torch.cat((E2M1, -E2M1))
+
+
+def four_bits(weight, codes):
+    """Returns the numbers of codes of four bits, without scales, the first of a byte in its low
+    half."""
+    rows = codes.rows
+    assert rows.dtype == torch.uint8 and rows.shape == (weight.shape[0], weight.shape[1] // 2)
+    return E2M1[torch.stack((rows & 15, rows >> 4), -1).view(weight.shape).long()]
+
+
+@pytest.mark.parametrize("strategy", ("fp32", "flash-f16", "dither-softsign-root", "collage-plus"))
+def test_nvfp4(strategy):
+    """NVFP4's two levels of scales are made as Transformer Engine makes them, and codes rounded to
+    nearest, although the recipe for activations dithers."""
+    torch.manual_seed(4)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 32, bias=False)).to(
+        torch.float32 if strategy == "fp32" else torch.bfloat16)
+    optimizer = optimizer_of(model, strategy)
+    operands, weight = tt.write_operands(model, optimizer, "nvfp4"), model[0].weight
+    for seed in range(3):
+        weight.grad = torch.randn(32, 256, generator=torch.Generator().manual_seed(seed)).to(
+            weight.dtype)
+        optimizer.step()
+    codes, w = operands[weight], weight.detach().float()
+    assert codes.scale.dtype == torch.float8_e4m3fn and codes.scale.shape == (32, 16)
+    encode = 448 * 6 / w.abs().max().item()
+    assert codes.tensor_scale.item() == pytest.approx(1 / encode, rel=1e-6)
+    exact = w.view(32, 16, 16).abs().amax(-1).double() * (encode / 6)
+    unit = torch.exp2(exact.log2().floor() - 3)  # of the last place of E4M3
+    assert ((codes.scale.double() - exact).abs() <= unit * (0.5 + 1e-5)).all()
+    scales = (codes.scale.float() * codes.tensor_scale).repeat_interleave(16, 1)
+    distances = (w.double() / scales)[..., None] - E2M1
+    lost = (w.double() / scales - four_bits(weight, codes)).abs()
+    assert (lost <= distances.abs().amin(-1) + 1e-5).all()
+    assert operands.bytes == 32 * 128 + 32 * 16 + 4
+    assert codes.tiled_scale.view(torch.uint8).count_nonzero() == 32 * 16
+
+
+def test_mxfp4_on_a_gpu(gpu):
+    """A GPU has the CPU's codes of four bits, and training keeps its bits."""
+    def trained(recipe):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 32, bias=False)).bfloat16()
+        torch.nn.init.constant_(model[0].weight, 0.03)
+        optimizer = optimizer_of(model)
+        operands = tt.write_operands(model, optimizer, recipe) if recipe else None
+        for seed in range(2):
+            model[0].weight.grad = torch.randn(32, 64, generator=torch.Generator().manual_seed(
+                seed)).bfloat16()
+            optimizer.step()
+        return model[0].weight.detach(), operands and operands[model[0].weight]
+
+    plain, _ = trained(None)
+    for recipe in ("mxfp4", "nvfp4"):
+        weight, codes = trained(recipe)
+        with gpu.holds_torch():
+            other, found = trained(recipe)
+        assert torch.equal(plain, weight) and torch.equal(weight, other)
+        assert torch.equal(codes.rows, found.rows)
+        assert torch.equal(codes.scale.view(torch.uint8), found.scale.view(torch.uint8))
+        if recipe == "nvfp4":
+            assert torch.equal(codes.tensor_scale, found.tensor_scale)
+    numbers = four_bits(weight, codes) * codes.scale.float().repeat_interleave(16, 1)
+    assert (numbers * codes.tensor_scale - weight.float()).abs().max() < 0.2 * weight.abs().max()
+
+
 def test_layers_multiply_no_other_codes():
     """Codes of another recipe are for the user only: layers make their own E4M3 codes."""
     plain, model = model_of(), model_of()
@@ -316,10 +384,14 @@ def test_refusals():
         tt.write_operands(model_of(), optimizer)
     with pytest.raises(ValueError, match="unknown recipe 'mxfp'"):
         tt.write_operands(model, optimizer, "mxfp")
-    for recipe in ("nvfp4", "mxfp4", "te-delayed", "bf16"):
+    for recipe in ("te-delayed", "bf16"):
         with pytest.raises(ValueError, match=f"recipe '{recipe}' does not keep inputs of linear "
-                                             "layers as codes of a byte or more and their scales"):
+                                             "layers as codes and scales of the same step"):
             tt.write_operands(model, optimizer, recipe)
+    odd = torch.nn.Linear(33, 4, bias=False).bfloat16()
+    with pytest.raises(ValueError, match="weight has rows of 33 elements, of which the last would "
+                                         "share a byte with the next row's first"):
+        tt.write_operands(odd, optimizer_of(odd), "nvfp4")
     with pytest.raises(KeyError, match="none of the weights that have operands: 0.weight"):
         tt.write_operands(model, optimizer)[torch.zeros(1)]
 
