@@ -26,6 +26,7 @@ from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_acti
 from tandem.torch.optim import (ASGD, CAME, LAMB, MARS, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax, AdamMini,
                                 AdamW, AdamWScheduleFree, Adan, AdEMAMix, DecodedWeights, Lion,
                                 Muon, NAdam, Optimizer, Prodigy, RAdam, Recommendation, RMSprop, Rprop, SOAP,
+                                Shampoo,
                                 WeightAverage, averaged_weights, averages, change_strategy,
                                 convert_state, decode_weights, doctor, from_bitsandbytes,
                                 param_groups, qk_clip, recommend, to_bitsandbytes, weights)
@@ -36,7 +37,8 @@ __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "Adam
            "AdEMAMix", "AutomaticScaling", "Compression", "DecodedWeights", "Emulation", "FP8LM",
            "CAME", "GradientAllReduce", "LAMB", "Lion", "MARS", "MaskSetting", "Memory", "Muon", "NAdam",
            "Optimizer", "PrecisionRaise", "PrecisionSchedule", "Prodigy", "RAdam", "RMSprop", "Ranks",
-           "RecipeSetting", "Recommendation", "Rprop", "SGD", "SOAP", "StoredTensor", "StrategySetting",
+           "RecipeSetting", "Recommendation", "Rprop", "SGD", "SOAP", "Shampoo",
+           "StoredTensor", "StrategySetting",
            "WeightAverage", "WeightOperands", "averaged_weights", "averages", "change_strategy",
            "compress_activations", "convert_state", "decode_weights", "distributed", "doctor",
            "emulate", "fp8_lm", "from_bitsandbytes", "memory", "nn", "optim", "param_groups", "qk_clip",

@@ -23,8 +23,9 @@ STEPS = {
     "muon": {NAME: ([SENT], [RECEIVED])},
     "soap": {"rotate": (["gradient"], ["gradient_rotated"]),
              "rotate_back": (["direction", "momentum"], ["update", "momentum_turned"])},
+    "shampoo": {"precondition": (["gradient", "momentum", "grafted"], ["direction"])},
 }
-TYPES = {"muon": np.uint16, "soap": np.uint32}
+TYPES = {"muon": np.uint16, "soap": np.uint32, "shampoo": np.uint32}
 ALL = STRATEGIES | SCALED_STRATEGIES | TENSOR_STRATEGIES
 SIZES = (1, 33, 300)
 
@@ -64,7 +65,8 @@ def mix(bits):
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
     for name in (name for steps in STEPS.values() for name in steps):
-        monkeypatch.setitem(HOST, name, lambda *arrays: list(map(mix, arrays)))
+        count = next(len(steps[name][1]) for steps in STEPS.values() if name in steps)
+        monkeypatch.setitem(HOST, name, lambda *arrays, count=count: list(map(mix, arrays[:count])))
 
 
 def example(strategy, size, kind="mixed", table=ALL, graph="muon"):

@@ -272,6 +272,15 @@ def _soap_vector(k, h, t):
     _soap_weight(k, h, k.div(m, k.add(k.sqrt(v), h.eps)))
 
 
+def _shampoo(k, h, t):
+    g = k.read("grad")
+    mh, vh = _adam_moments(k, h, t, g)
+    u = k.div(mh, k.add(k.sqrt(vh), h.eps))
+    (o,) = k.exchange("precondition", {"gradient": g, "momentum": mh, "grafted": u},
+                      ["direction"], "f32")
+    _descend(k, h, _with_decay(k, h, o))
+
+
 def _l2_moments(k, h):
     """Updates both moments from the gradient with weight decay, and returns all three."""
     g = _with_decay(k, h, k.read("grad"))
@@ -581,6 +590,7 @@ EXTERNAL_GRAPHS = {
                   ("lr", "momentum", "weight_decay", "nesterov", "scale")),
     "soap": Graph(_soap, _ADAM[0],
                   ("lr", "rate", "beta1", "beta2", "eps", "weight_decay", "moves")),
+    "shampoo": Graph(_shampoo, *_ADAM),
 }
 
 #===----------------------------------------------------------------------===#

@@ -47,6 +47,8 @@ CASES = {
     "SOAP": ("flash-f16", {"optimizer": "SOAP", "precondition_frequency": 1, "min_8bit_size": 0}),
     # A dimension without a basis, and codes with a scale for the tensor.
     "SOAP, scales": ("fp8-lm", {"optimizer": "SOAP", "max_precond_dim": 200, "min_8bit_size": 0}),
+    "Shampoo": ("dither-mulaw", {"optimizer": "Shampoo", "precondition_frequency": 2,
+                                 "min_8bit_size": 0}),
     "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
     "release": ("collage-plus", {"gradient_release": True}),
 }

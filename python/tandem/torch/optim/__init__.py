@@ -19,7 +19,7 @@ from tandem.torch.optim._prodigy import Prodigy
 from tandem.torch.optim._qk_clip import qk_clip
 from tandem.torch.optim._row_moments import CAME, AdamMini
 from tandem.torch.optim._schedule_free import AdamWScheduleFree
-from tandem.torch.optim._soap import SOAP
+from tandem.torch.optim._shampoo import SOAP, Shampoo
 from tandem.torch.optim.advice._recommend import Recommendation, recommend
 from tandem.torch.optim.advice._roles import param_groups
 from tandem.torch.optim.diagnosis._doctor import doctor
@@ -34,7 +34,7 @@ from tandem.torch.optim.state._weights import WeightAverage, weights
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamMini", "AdamW", "AdamWScheduleFree", "Adamax", "Adan",
            "AdEMAMix", "CAME", "DecodedWeights", "IncompatibleKeys", "LAMB", "Lion", "MARS", "Muon",
            "NAdam", "Optimizer", "Prodigy", "RAdam", "RMSprop", "Recommendation", "Rprop", "SGD", "SOAP",
-           "WeightAverage",
+           "Shampoo", "WeightAverage",
            "averaged_weights", "averages",
            "change_strategy", "convert_state", "decode_weights", "doctor", "from_bitsandbytes",
            "param_groups", "qk_clip", "recommend", "to_bitsandbytes", "weights"]

@@ -54,7 +54,7 @@ def test_roles():
     for graph, roles in _ROLES.items():
         kernel = tandem.compile(graph, "fp32")
         assert roles == tuple(p.name for p in kernel.planes if p.kind is RoleKind.STATE)
-        counts = bool(kernel.integers) or graph.startswith(("adafactor", "asgd"))
+        counts = bool(kernel.integers) or graph.startswith(("adafactor", "asgd", "soap"))
         assert counts == (graph not in _UNCOUNTED)
 
 

@@ -47,12 +47,13 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "came": ("exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"),
     "came_vector": _ADAM,
     "adam_mini": ("exp_avg", "exp_avg_sq_row"),
+    "shampoo": _ADAM,
     "soap": _ADAM,
     "soap_vector": _ADAM,
 }
 #: The graphs of weights with fewer than two dimensions.
 _VECTORS = {"adafactor": "adafactor_vector", "came": "came_vector", "adam_mini": "adamw_decay_before",
-            "soap": "soap_vector"}
+            "soap": "soap_vector", "shampoo": "adamw"}
 #: Entries that some graphs compute from the step, and names of states in other libraries.
 _COMPUTED = {"nadam": ("mu_product",), "asgd": ("eta", "mu"), "came": ("RMS",),
              "adam_mini": ("neuron_per_gpu", "head_per_gpu", "reduced", "block_numel"),

@@ -1,11 +1,12 @@
-#===- test_torch_soap.py - SOAP, and external steps that keep tensors -*- Python -*-===#
+#===- test_torch_shampoo.py - SOAP, and external steps that keep tensors -*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests SOAP's bases, its states in checkpoints, conversions and other libraries, and the
-# tensors that external steps of any graph keep. test_torch_numerics.py compares its steps with those
-# of pytorch_optimizer, test_torch_fsdp2.py those of ranks with those of one process.
+# This file tests SOAP and Shampoo: their matrices, states in checkpoints, conversions and other
+# libraries, and the tensors that external steps of any graph keep. test_torch_numerics.py compares
+# SOAP's steps with those of pytorch_optimizer, test_torch_fsdp2.py those of ranks with those of one
+# process.
 #
 #===----------------------------------------------------------------------===#
 
@@ -21,7 +22,7 @@ import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
 from support.torch_bits import (VISIBLE, assert_same_bits, dtype_of, parameters,  # noqa: E402
                                 params_of, set_gradients, train)
-from tandem.torch.optim import _soap  # noqa: E402
+from tandem.torch.optim import _shampoo  # noqa: E402
 
 STRATEGIES = sorted(name for name in set(VISIBLE) & set(tandem.strategies())
                     if not name.endswith("ratio4"))
@@ -91,13 +92,13 @@ def test_corrected_bases_stay_in_place():
     basis, _ = torch.linalg.qr(turn + 0.02 * torch.randn(12, 12, generator=generator))
     found = basis
     for _ in range(60):
-        found = _soap.corrected_basis(statistics, found)
+        found = _shampoo.corrected_basis(statistics, found)
 
     def off(basis):
         turned = basis.T @ statistics @ basis
         return (turned - turned.diag().diag()).norm()
 
-    assert off(_soap.corrected_basis(statistics, basis)) < off(basis)
+    assert off(_shampoo.corrected_basis(statistics, basis)) < off(basis)
     assert off(found) < 1e-2 * off(basis)
     assert ((found.T @ turn).abs().argmax(dim=1) == torch.arange(12)).all()
 
@@ -231,6 +232,111 @@ def test_loads_states_of_the_authors():
         for name, value in optimizer.state[p].items():
             own = other.state[q][name]
             assert own == value if name == "step" else torch.allclose(own, value, atol=1e-6), name
+
+
+#===----------------------------------------------------------------------===#
+# Shampoo
+#===----------------------------------------------------------------------===#
+
+
+class ShampooReference(torch.optim.Optimizer):
+    """Computes Shampoo with Adam's step sizes as Shi et al. 2023 (algorithm 2) write it, with inverse
+    roots in float64."""
+
+    def __init__(self, params, lr, betas, eps, decay, every, start, precond_eps, most=10000):
+        super().__init__(params, {})
+        self.numbers = lr, *betas, eps, decay, every, start, precond_eps, most
+
+    @torch.no_grad()
+    def step(self):
+        lr, beta1, beta2, eps, decay, every, start, precond_eps, most = self.numbers
+        for p in self.param_groups[0]["params"]:
+            s, g = self.state[p], p.grad
+            s["t"] = t = s.get("t", 0) + 1
+            m = s.setdefault("m", torch.zeros_like(p)).mul_(beta1).add_(g, alpha=1 - beta1)
+            v = s.setdefault("v", torch.zeros_like(p)).mul_(beta2).addcmul_(g, g, value=1 - beta2)
+            update = m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
+            dims = [d for d, size in enumerate(p.shape) if size <= most] if p.dim() > 1 else []
+            for d in dims:
+                rows = g.movedim(d, 0).flatten(1)
+                left = s.setdefault(f"left{d}", torch.zeros(p.shape[d], p.shape[d]))
+                left.mul_(beta2).add_(rows @ rows.T, alpha=1 - beta2)
+                if t >= start and (t - start) % every == 0:
+                    values, vectors = torch.linalg.eigh(left.double() / (1 - beta2**t))
+                    values = (values - min(values[0], 0) + precond_eps) ** (-1 / (2 * len(dims)))
+                    s[f"root{d}"] = (vectors * values @ vectors.T).float()
+            if t >= start and dims:
+                found = m / (1 - beta1**t)
+                for d in dims:
+                    found = torch.tensordot(s[f"root{d}"], found.movedim(d, 0), dims=1).movedim(0, d)
+                update = found * (update.norm() / found.norm())
+            p.sub_(lr * (update + decay * p))
+
+
+@pytest.mark.parametrize("options", (
+    {}, {"start_preconditioning_step": 1}, {"precondition_frequency": 1, "max_precond_dim": 20}))
+def test_shampoo_has_the_steps_of_the_reference(options):
+    """Statistics of few gradients are singular, so that eps decides; it is large here."""
+    ours, theirs = (parameters(SHAPES, torch.float32) for _ in range(2))
+    optimizer = tt.Shampoo(ours, 1e-2, (0.8, 0.95), eps=1e-6, weight_decay=0.1, strategy="fp32",
+                           precond_eps=1e-2, **{"precondition_frequency": 3} | options)
+    every = options.get("precondition_frequency", 3)
+    reference = ShampooReference(theirs, 1e-2, (0.8, 0.95), 1e-6, 0.1, every,
+                                 options.get("start_preconditioning_step", every), 1e-2,
+                                 options.get("max_precond_dim", 10000))
+    for seed in range(10):
+        train(optimizer, [seed])
+        train(reference, [seed])
+    for p, q in zip(ours, theirs):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_shampoo_trains_under_every_strategy(strategy):
+    generator = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(24, 24, generator=generator))
+    bend = turn @ torch.diag(torch.logspace(0, -2, 24)) @ turn.T
+    (matrix,) = params = parameters([(24, 16)], dtype_of(strategy))
+    optimizer = tt.Shampoo(params, lr=0.1, strategy=strategy, precondition_frequency=2,
+                           precond_eps=1e-6, min_8bit_size=0)
+
+    def loss():
+        w = matrix.detach().float()
+        return (w * (bend @ w)).sum().item()
+
+    assert loss() > 80
+    for _ in range(40):
+        matrix.grad = (bend @ matrix.detach().float()).to(matrix.dtype)
+        optimizer.step()
+    assert loss() < 8
+
+
+def test_shampoo_goes_on_after_loading():
+    def make():
+        return tt.Shampoo(parameters(SHAPES), lr=1e-2, precondition_frequency=2,
+                          strategy="dither-mulaw", min_8bit_size=0)
+
+    optimizer, other = make(), make()
+    train(optimizer, range(5))
+    for p, q in zip(params_of(optimizer), params_of(other)):
+        q.data.copy_(p)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    continued(optimizer, other)
+    continued(optimizer, pickle.loads(pickle.dumps(optimizer)))
+    assert {"GG.0", "inverse_root.1"} <= set(optimizer.state[params_of(optimizer)[0]])
+
+
+@pytest.mark.parametrize("options, message", (
+    ({"start_preconditioning_step": 0}, "start_preconditioning_step of param group 0 is 0"),
+    ({"precond_eps": 0}, "precond_eps of param group 0 is 0; it must be above 0"),
+    ({"shampoo_beta": 1.0}, "shampoo_beta of param group 0 is 1.0; it must be from 0 to below 1"),
+    ({"precondition_frequency": 0}, "precondition_frequency of param group 0 is 0"),
+    ({"max_precond_dim": 2.5}, "max_precond_dim is 2.5"),
+    ({"capturable": True}, "cannot be captured"),
+))
+def test_shampoo_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        tt.Shampoo(parameters([(3, 4)]), **options)
 
 
 #===----------------------------------------------------------------------===#
