@@ -31,7 +31,10 @@ def cases(size: str, isas) -> list[dict]:
     if size == "huge":
         return [dict(kind="tandem", name="bf16 sgd", graph="sgd", strategy="bf16")]
     ours = dict(kind="tandem", graph="adamw", isas=isas if size == "16M" else ())
-    result = [dict(ours, name=s, strategy=s) for s in sorted(tandem.strategies())]
+    # Moments of four bits are a ratio and the second moment.
+    result = [dict(ours, name=s, strategy=s, **(
+        {"graph": "adamw_ratio"} if s.endswith("-ratio4") else {}))
+              for s in sorted(tandem.strategies())]
     result.append(dict(ours, name="unrounded", strategy="unrounded"))
     for form in ("fp32", "bf16"):
         for way in ("fused", "foreach"):
@@ -137,6 +140,9 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", metavar="NAME",
                         help="measure only these, and keep what "
                         "benchmarks/results has of the others")
+    parser.add_argument("--name", default="cpu_step",
+                        help="the name of the results (%(default)s); others, with --cases, have only "
+                        "what one run has measured")
     parser.add_argument("--isas", nargs="*", default=ISAS, metavar="ISA",
                         help="instruction sets to measure beside the machine's own, with 16M "
                         "parameters: %(default)s")
@@ -152,7 +158,7 @@ def main() -> None:
     if options.huge and "huge" not in sizes:
         sizes.append("huge")
     results, measured_by = {}, {}
-    if options.cases:
+    if options.cases and options.name == "cpu_step":
         known = load("cpu_step") or {"sizes": {}}
         results = known["sizes"]
         measured_by = {"machine": known["machine"]} if results else {}
@@ -160,13 +166,13 @@ def main() -> None:
         library = build_stream(folder)
         for size in sizes:
             found = run_size(size, options, library)
-            if options.cases:
+            if options.cases and options.name == "cpu_step":
                 now = machine()
                 for case in found.values():
                     case["measured"] = f"{now['date']}, commit {now['commit'][:12]}"
                 found = results.get(size, {}) | found
             results[size] = found
-            save("cpu_step", {"sizes": results} | measured_by)
+            save(options.name, {"sizes": results} | measured_by)
 
 
 if __name__ == "__main__":
