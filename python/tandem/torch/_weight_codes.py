@@ -16,13 +16,18 @@ PRODUCTS = "_tandem_codes"
 OTHER = "_tandem_operand"
 
 
-class Codes(NamedTuple):
-    """A matrix in codes, and its scale or those of its groups."""
+class _Parts(NamedTuple):
+    """The parts of a matrix in codes that products take."""
 
     rows: torch.Tensor
     scale: torch.Tensor
     #: The codes of the transpose, in row-major order, if the kernel has written them.
     turned: torch.Tensor | None = None
+
+
+class Codes(_Parts):
+    """A matrix in codes, and its scale or those of its groups."""
+
     #: The scale of the tensor, of which those of groups are multiples, if there is one.
     tensor_scale: torch.Tensor | None = None
 
@@ -31,9 +36,10 @@ class Codes(NamedTuple):
         """Returns the codes from planes, which are keyed by the suffixes of their names. A row of
         codes of four bits has a byte for each two."""
         turned = planes.get(".transposed")
-        return Codes(planes[""].view(shape[0], -1) if 0 not in shape else planes[""].view(shape),
-                     planes[".scale"], None if turned is None else turned.view(shape[::-1]),
-                     planes.get(".tensor_scale"))
+        rows = planes[""].view(shape[0], -1) if 0 not in shape else planes[""].view(shape)
+        made = Codes(rows, planes[".scale"], None if turned is None else turned.view(shape[::-1]))
+        made.tensor_scale = planes.get(".tensor_scale")
+        return made
 
     @property
     def tiled_scale(self) -> torch.Tensor:

@@ -23,6 +23,7 @@ from model.matrices import storage_of
 from model.strategies import MOMENT
 from model.scaled import Scaled
 from model.storage import Draw, Expansion, Kahan, Plain, nearest
+from tandem._plane import RoleKind
 from support.kernels import assert_same, seed_of, write_strategies
 
 WIDE = {
@@ -259,14 +260,18 @@ def start_of(graph, strategy):
 
 def step(kernel, arrays, **scalars):
     """Takes a step whose external steps, if there are any, reverse what is sent."""
-    planes = [plane.name for plane in kernel.planes if plane.is_exchanged]
-    exchanged = {name: np.zeros(len(arrays["grad"]), np.uint16) for name in planes}
+    planes = [plane for plane in kernel.planes if plane.is_exchanged]
+    exchanged = {plane.name: np.zeros(len(arrays["grad"]), {"bf16": np.uint16, "f32": np.uint32}[
+        plane.type]) for plane in planes}
 
-    def reverse(stream):
-        sent, received = planes
-        exchanged[received][:] = exchanged[sent][::-1]
+    def reverse(name):
+        sent, received = ([plane.name for plane in planes if plane.external == name
+                           and plane.kind is kind] for kind in (RoleKind.SENT, RoleKind.RECEIVED))
+        for before, after in zip(sent, received):
+            exchanged[after][:] = exchanged[before][::-1]
 
-    kernel(arrays | exchanged, external=dict.fromkeys(kernel.externals, reverse), **scalars)
+    kernel(arrays | exchanged, external={name: lambda stream, name=name: reverse(name)
+                                         for name in kernel.externals}, **scalars)
 
 
 @pytest.mark.parametrize("graph", tandem.graphs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -21,13 +22,20 @@ MIXED = 16
 _SIGNS = (1, 1, 1, -1) * 3 + (-1, -1, -1, 1)
 
 
+@functools.lru_cache(maxsize=None)
+def _signs(device: torch.device) -> torch.Tensor:
+    """Returns the signs on a device, where a CUDA graph cannot bring them."""
+    with torch.inference_mode(False):
+        return torch.tensor(_SIGNS, dtype=torch.float32, device=device)
+
+
 def hadamard(x: torch.Tensor, back: bool = False) -> torch.Tensor:
     """Returns the randomized Hadamard transform of each 16 neighbours in a row, or undoes it.
 
     It computes in float32, in sums and differences of two, so that all devices have the same bits.
     The largest number of 16 is spread over all of them.
     """
-    signs = torch.tensor(_SIGNS, dtype=torch.float32, device=x.device)
+    signs = _signs(x.device)
     y = x.reshape(-1, MIXED).to(torch.float32, copy=True)
     if not back:
         y.mul_(signs)

@@ -405,6 +405,23 @@ def test_muon(gpu, options):
     assert_same_steps(got, want)
 
 
+@pytest.mark.parametrize("cls", (tt.SOAP, tt.Shampoo))
+def test_tensors_that_external_steps_keep(gpu, cls):
+    """The matrices of SOAP and Shampoo are where the parameters are."""
+    def trained():
+        optimizer = cls(parameters([(12, 20), (20, 12), (17,)], torch.bfloat16), lr=0.02,
+                        strategy="flash-f16", precondition_frequency=2, min_8bit_size=0)
+        train(optimizer, range(5))
+        return optimizer
+
+    want = trained()
+    gpu.launched.clear()
+    with gpu.holds_torch():
+        got = trained()
+    assert gpu.launched
+    assert_same_steps(got, want)
+
+
 def test_numbers_of_a_graph_are_those_of_its_capture(gpu):
     """Later steps with other values do not change them."""
     want = make("AdamW", "bf16")
