@@ -31,12 +31,7 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: boo
             )
         return "adamw_cautious"
     if stores_ratio:
-        if decay != "inside" or eps_inside_root or max_norm is not None:
-            raise ValueError(
-                "stores_ratio needs decay='inside', eps_inside_root=False and max_norm=None; for "
-                f"others, write the graph and pass it to {optimizer}"
-            )
-        return "adamw_ratio"
+        return _with_ratio(decay, eps_inside_root, max_norm, optimizer)
     if max_norm is not None:
         if decay != "inside" or eps_inside_root:
             raise ValueError(
@@ -52,6 +47,18 @@ def adamw(decay: str, eps_inside_root: bool, max_norm: object, stores_ratio: boo
             )
         return "adamw_eps_inside_root"
     return _DECAYS[decay]
+
+
+def _with_ratio(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -> str:
+    """Returns the name of the graph of AdamW that stores the ratio."""
+    if decay == "after" or eps_inside_root or (max_norm is not None and decay != "inside"):
+        raise ValueError(
+            "stores_ratio needs decay='inside', or decay='before' without max_norm, and "
+            f"eps_inside_root=False; for others, write the graph and pass it to {optimizer}"
+        )
+    if max_norm is not None:
+        return "adamw_ratio_clip"
+    return "adamw_ratio" if decay == "inside" else "adamw_ratio_decay_before"
 
 
 def check_rprop(shrink: float | None, grow: float | None, least: float | None,

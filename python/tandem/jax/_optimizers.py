@@ -48,7 +48,7 @@ def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "ins
             the same step; only for decay "inside".
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need; only for decay
-            "inside" without max_norm.
+            "inside", or "before" without max_norm.
         cautious: whether only elements move whose momentum agrees with the gradient in its sign, and
             the others of a leaf farther instead (Liang et al. 2024); only for decay "before" without
             max_norm.

@@ -183,8 +183,8 @@ def _adamw(k, h, t):
     _descend(k, h, _with_decay(k, h, u))
 
 
-def _adamw_ratio(k, h, t):
-    g = k.read("grad")
+def _ratio_direction(k, h, t, g):
+    """Updates the second moment and the ratio, and returns the direction."""
     m = k.mul(k.read("ratio"), k.sqrt(k.read("exp_avg_sq")))
     m = k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1))
     v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
@@ -192,8 +192,18 @@ def _adamw_ratio(k, h, t):
     k.assign("ratio", np.where(root == 0, np.float32(0), k.div(m, root)))
     mh = k.mul(m, 1.0 / (1.0 - power(h.beta1, t)))
     vh = k.mul(v, 1.0 / (1.0 - power(h.beta2, t)))
-    u = k.div(mh, k.add(k.sqrt(vh), h.eps))
+    return k.div(mh, k.add(k.sqrt(vh), h.eps))
+
+
+def _adamw_ratio(k, h, t):
+    u = _ratio_direction(k, h, t, k.read("grad"))
     _descend(k, h, _with_decay(k, h, u))
+
+
+def _adamw_ratio_decay_before(k, h, t):
+    u = _ratio_direction(k, h, t, k.read("grad"))
+    k.decay("param", 1.0 - h.lr * h.weight_decay)
+    _descend(k, h, u)
 
 
 def _adamw_eps_inside_root(k, h, t):
@@ -392,13 +402,21 @@ def _lamb(k, h, t):
     k.accumulate("param", k.mul(u, np.float32(-h.lr) * trust))
 
 
-def _adamw_clip(k, h, t):
-    g = k.read("grad")
+def _clipped(k, h, g):
+    """Returns the gradient, scaled down to the maximum norm."""
     norm = np.sqrt((yield k.sum(k.mul(g, g))))
     quotient = np.float32(h.max_norm) / (norm + np.float32(1e-6))
-    coefficient = quotient if quotient < 1 else np.float32(1)
-    u = _adam_direction(k, h, t, k.mul(g, coefficient))
-    _descend(k, h, _with_decay(k, h, u))
+    return k.mul(g, quotient if quotient < 1 else np.float32(1))
+
+
+def _adamw_clip(k, h, t):
+    g = yield from _clipped(k, h, k.read("grad"))
+    _descend(k, h, _with_decay(k, h, _adam_direction(k, h, t, g)))
+
+
+def _adamw_ratio_clip(k, h, t):
+    g = yield from _clipped(k, h, k.read("grad"))
+    _descend(k, h, _with_decay(k, h, _ratio_direction(k, h, t, g)))
 
 
 def _prodigy(k, h, t):
@@ -538,6 +556,8 @@ GRAPHS = _Graphs({
     "adamw": Graph(_adamw, *_ADAM),
     "adamw_eps_inside_root": Graph(_adamw_eps_inside_root, *_ADAM),
     "adamw_ratio": Graph(_adamw_ratio, ("ratio", "exp_avg_sq"), _ADAM[1]),
+    "adamw_ratio_decay_before": Graph(
+        _adamw_ratio_decay_before, ("ratio", "exp_avg_sq"), _ADAM[1]),
     "adamw_decay_before": Graph(_adamw_decay_before, *_ADAM),
     "adamw_decay_after": Graph(_adamw_decay_after, *_ADAM),
     "adam": Graph(_adam, *_ADAM),
@@ -568,6 +588,8 @@ GRAPHS = _Graphs({
                            ("lr", "beta1", "beta2", "weight_decay"), reduces=True),
     "lamb": Graph(_lamb, *_ADAM, reduces=True),
     "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
+    "adamw_ratio_clip": Graph(
+        _adamw_ratio_clip, ("ratio", "exp_avg_sq"), _ADAM[1] + ("max_norm",), reduces=True),
     "mars": Graph(_mars, (*_ADAM[0], "last_grad"), (*_ADAM[1], "gamma", "limit"), reduces=True),
     "prodigy": Graph(
         _prodigy, (*_ADAM[0], "s", "p0"),

@@ -35,7 +35,7 @@ def adam_listing(f, g, th, s, h, t, denominator=None, decay="added", result=None
     return {"param": th, "exp_avg": m, "exp_avg_sq": v}
 
 
-def adamw_ratio_listing(f, g, th, s, h, t):
+def adamw_ratio_listing(f, g, th, s, h, t, decay="added"):
     power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
     m = s["ratio"] * np.sqrt(s["exp_avg_sq"])
     m = f(h["beta1"]) * m + f(1 - h["beta1"]) * g
@@ -43,7 +43,11 @@ def adamw_ratio_listing(f, g, th, s, h, t):
     root = np.sqrt(v)
     ratio = np.where(root == 0, f(0), m / root)
     denominator = np.sqrt(v * f(1 / (1 - power(h["beta2"])))) + f(h["eps"])
-    u = m * f(1 / (1 - power(h["beta1"]))) / denominator + f(h["weight_decay"]) * th
+    u = m * f(1 / (1 - power(h["beta1"]))) / denominator
+    if decay == "added":
+        u = u + f(h["weight_decay"]) * th
+    else:
+        th = f(1 - h["lr"] * h["weight_decay"]) * th
     return {"param": th + f(-h["lr"]) * u, "ratio": ratio, "exp_avg_sq": v}
 
 
@@ -183,9 +187,9 @@ def lamb_listing(f, g, th, s, h, t):
     return new | {"param": th + (f(-h["lr"]) * trust) * u}
 
 
-def adamw_clip_listing(f, g, th, s, h, t):
+def adamw_clip_listing(f, g, th, s, h, t, listing=adam_listing):
     quotient = f(h["max_norm"]) / (np.sqrt(listed_sum(g * g)) + f(1e-6))
-    return adam_listing(f, g * (quotient if quotient < 1 else f(1)), th, s, h, t)
+    return listing(f, g * (quotient if quotient < 1 else f(1)), th, s, h, t)
 
 
 def adafactor_vector_listing(f, g, th, s, h, t):
@@ -275,6 +279,7 @@ def came_vector_listing(f, g, th, s, h, t):
 LISTINGS = {
     "adamw": adam_listing,
     "adamw_ratio": adamw_ratio_listing,
+    "adamw_ratio_decay_before": partial(adamw_ratio_listing, decay="before"),
     "adamw_eps_inside_root": partial(adam_listing, denominator="inside"),
     "adamw_decay_before": partial(adam_listing, decay="before"),
     "adamw_decay_after": partial(adam_listing, decay="after"),
@@ -298,6 +303,7 @@ LISTINGS = {
     "lion_cautious": lion_cautious_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
+    "adamw_ratio_clip": partial(adamw_clip_listing, listing=adamw_ratio_listing),
     "mars": mars_listing,
     "prodigy": prodigy_listing,
     "came_vector": came_vector_listing,

@@ -76,7 +76,8 @@ class AdamW(_Choosing):
             the same step, as by ``torch.nn.utils.clip_grad_norm_``; only for decay "inside".
         stores_ratio: whether the state is the ratio m / sqrt(v) of the first moment to the root of
             the second in place of m, as strategies with moments of four bits need
-            ("coded-ratio4", "dither-ratio4", "residual-ratio4"); only for decay "inside" without max_norm.
+            ("coded-ratio4", "dither-ratio4", "residual-ratio4"); only for decay "inside", or "before"
+            without max_norm.
         cautious: whether only elements move whose momentum agrees with the gradient in its sign, and
             the others of a tensor farther instead (Liang et al. 2024); only for decay "before"
             without max_norm, and not measured, so that ``strategy="auto"`` refuses it.

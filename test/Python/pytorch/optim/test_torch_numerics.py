@@ -299,6 +299,11 @@ REFERENCES = {
         lambda p: pytest.importorskip("prodigyopt").Prodigy(
             p, 0.5, (0.8, 0.95), 0.9, 1e-6, 0.1, d0=1e-2, growth_rate=1.1,
             use_bias_correction=True, safeguard_warmup=True)),
+    "ratio": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before", stores_ratio=True,
+                                 strategy="fp32"),
+              lambda p: torch.optim.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1)),
+    "ratio-clipped": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, max_norm=0.5,
+                                         stores_ratio=True, strategy="fp32"), clipped),
     # The authors decay by adding a multiple of the weight, which loses less than a factor near 1.
     "soap": (lambda p: tt.SOAP(p, 1e-2, weight_decay=0.0, precondition_frequency=3, strategy="fp32"),
              lambda p: pytest.importorskip("pytorch_optimizer").SOAP(

@@ -125,8 +125,10 @@ def test_errors(tmp_path):
         with pytest.raises(ValueError, match=f"'four' stores '{role}' as .* several codes in a "
                                              "byte, .* give it a code of 8 bits"):
             tt.AdamW(parameters([(4, 4)]), strategy="four", path=[tmp_path])
-    for options in ({"decay": "before"}, {"eps_inside_root": True}, {"max_norm": 1.0}):
-        with pytest.raises(ValueError, match="stores_ratio needs decay='inside'"):
+    for options in ({"decay": "after"}, {"eps_inside_root": True},
+                    {"decay": "before", "max_norm": 1.0}):
+        with pytest.raises(ValueError, match="stores_ratio needs decay='inside', or decay='before' "
+                                             "without max_norm"):
             tt.AdamW(parameters([(4,)]), stores_ratio=True, **options)
     with pytest.raises(ValueError, match="'auto' does not choose for stores_ratio=True"):
         tt.AdamW(parameters([(4,)]), stores_ratio=True, strategy="auto")

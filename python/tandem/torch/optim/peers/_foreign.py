@@ -20,7 +20,8 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "adamw_clip": _ADAM,
     "adamw_eps_inside_root": _ADAM,
     "adamw_cautious": _ADAM,
-    "adamw_ratio": ("ratio", "exp_avg_sq"),
+    **dict.fromkeys(("adamw_ratio", "adamw_ratio_decay_before", "adamw_ratio_clip"),
+                    ("ratio", "exp_avg_sq")),
     "ademamix": ("exp_avg", "exp_avg_slow", "exp_avg_sq"),
     "adamw_schedule_free": ("offset", "exp_avg_sq"),
     "adam": _ADAM,
@@ -130,7 +131,7 @@ def read_foreign(state: Mapping, weight: torch.Tensor, graph: str, label: str,
     if not isinstance(state, Mapping):
         raise TypeError(f"the state of {label} is a {type(state).__name__}; pass the states as "
                         "state_dict() has returned them, with a dict for each parameter")
-    if graph == "adamw_ratio":
+    if graph.startswith("adamw_ratio"):
         return _with_ratio(read_foreign(state, weight, "adamw", label, group))
     if graph == "adamw_schedule_free" and "z" in state:
         state = _with_offset(state, weight, group or {}, label)
