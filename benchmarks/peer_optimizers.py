@@ -90,6 +90,51 @@ def adan(params, **options) -> torch.optim.Optimizer:
     return pytorch_optimizer.Adan(params, **options)
 
 
+class ShampooReference(torch.optim.Optimizer):
+    """Computes Shampoo with Adam's step sizes as Shi et al. 2023 (algorithm 2) write it, with inverse
+    roots in float64."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01,
+                 precondition_frequency=10, start=None, precond_eps=1e-12, most=10000):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self.numbers = *betas, eps, precondition_frequency, precond_eps, most
+        self.start = precondition_frequency if start is None else start
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for param in group["params"]:
+                update = self._update_of(param, self.state[param])
+                param.sub_(group["lr"] * (update + group["weight_decay"] * param))
+
+    def _update_of(self, param, state):
+        beta1, beta2, eps, every, precond_eps, most = self.numbers
+        g = param.grad
+        t = state["t"] = state.get("t", 0) + 1
+        m = state.setdefault("m", torch.zeros_like(param)).mul_(beta1).add_(g, alpha=1 - beta1)
+        v = state.setdefault("v", torch.zeros_like(param)).mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        update = m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
+        dims = [d for d, size in enumerate(param.shape) if size <= most] if param.dim() > 1 else []
+        found = m / (1 - beta1**t)
+        for d in dims:
+            root = self._root(state, g.movedim(d, 0).flatten(1), d, t, 2 * len(dims))
+            if root is not None:
+                found = torch.tensordot(root.to(found.dtype), found.movedim(d, 0), dims=1).movedim(0, d)
+        return found * (update.norm() / found.norm()) if dims and t >= self.start else update
+
+    def _root(self, state, rows, d, t, root):
+        """Updates the statistics of a dimension, and returns their inverse root, if it is used."""
+        _, beta2, _, every, precond_eps, _ = self.numbers
+        wide = torch.float64 if rows.dtype is torch.float64 else torch.float32
+        left = state.setdefault(f"left{d}", torch.zeros(len(rows), len(rows), dtype=wide))
+        left.mul_(beta2).add_(rows.to(wide) @ rows.to(wide).T, alpha=1 - beta2)
+        if t >= self.start and (t - self.start) % every == 0:
+            values, vectors = torch.linalg.eigh(left.double() / (1 - beta2**t))
+            values = (values - min(values[0], 0) + precond_eps) ** (-1 / root)
+            state[f"root{d}"] = (vectors * values @ vectors.T).to(wide)
+        return state.get(f"root{d}")
+
+
 def soap(params, **options) -> torch.optim.Optimizer:
     """Returns pytorch_optimizer's SOAP."""
     import pytorch_optimizer

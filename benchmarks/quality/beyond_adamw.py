@@ -23,8 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from common import RESULTS, load, save, table, with_section  # noqa: E402
 from muon import dtype_of  # noqa: E402
-from peer_optimizers import (AdEMAMixReference, MARSReference, adam_mini, adan, came,  # noqa: E402
-                             prodigy, schedule_free, soap)
+from peer_optimizers import (AdEMAMixReference, MARSReference, ShampooReference,  # noqa: E402
+                             adam_mini, adan, came, prodigy, schedule_free, soap)
 
 import tandem  # noqa: E402
 import tandem.torch  # noqa: E402
@@ -109,6 +109,9 @@ STUDIED = {
     "SOAP": Studied(
         tandem.torch.SOAP, soap, lambda steps: {"betas": (0.95, 0.95), "eps": 1e-8},
         1.6e-2, True, "pytorch_optimizer, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
+    "Shampoo": Studied(
+        tandem.torch.Shampoo, ShampooReference, lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8},
+        8e-3, True, "PyTorch, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
 }
 
 

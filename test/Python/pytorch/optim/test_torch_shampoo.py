@@ -12,12 +12,16 @@
 
 import copy
 import pickle
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+sys.path.append(str(Path(__file__).resolve().parents[4] / "benchmarks"))
+import peer_optimizers as peers  # noqa: E402
 import tandem  # noqa: E402
 import tandem.torch as tt  # noqa: E402
 from support.torch_bits import (VISIBLE, assert_same_bits, dtype_of, parameters,  # noqa: E402
@@ -192,8 +196,8 @@ def test_states_without_bases_are_refused(change, message):
 @pytest.mark.parametrize("strategy", ("fp32", "flash-f16"))
 def test_loads_states_of_pytorch_optimizer(strategy):
     """A run goes on with its next steps, including a correction of the bases."""
-    peers = pytest.importorskip("pytorch_optimizer")
-    theirs = peers.SOAP(parameters(SHAPES, torch.float32), 1e-2, precondition_frequency=2)
+    theirs = pytest.importorskip("pytorch_optimizer").SOAP(
+        parameters(SHAPES, torch.float32), 1e-2, precondition_frequency=2)
     train(theirs, range(4))
     ours = tt.SOAP([torch.nn.Parameter(p.detach().clone()) for p in params_of(theirs)], lr=1e-2,
                    precondition_frequency=2, strategy=strategy)
@@ -239,40 +243,6 @@ def test_loads_states_of_the_authors():
 #===----------------------------------------------------------------------===#
 
 
-class ShampooReference(torch.optim.Optimizer):
-    """Computes Shampoo with Adam's step sizes as Shi et al. 2023 (algorithm 2) write it, with inverse
-    roots in float64."""
-
-    def __init__(self, params, lr, betas, eps, decay, every, start, precond_eps, most=10000):
-        super().__init__(params, {})
-        self.numbers = lr, *betas, eps, decay, every, start, precond_eps, most
-
-    @torch.no_grad()
-    def step(self):
-        lr, beta1, beta2, eps, decay, every, start, precond_eps, most = self.numbers
-        for p in self.param_groups[0]["params"]:
-            s, g = self.state[p], p.grad
-            s["t"] = t = s.get("t", 0) + 1
-            m = s.setdefault("m", torch.zeros_like(p)).mul_(beta1).add_(g, alpha=1 - beta1)
-            v = s.setdefault("v", torch.zeros_like(p)).mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            update = m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + eps)
-            dims = [d for d, size in enumerate(p.shape) if size <= most] if p.dim() > 1 else []
-            for d in dims:
-                rows = g.movedim(d, 0).flatten(1)
-                left = s.setdefault(f"left{d}", torch.zeros(p.shape[d], p.shape[d]))
-                left.mul_(beta2).add_(rows @ rows.T, alpha=1 - beta2)
-                if t >= start and (t - start) % every == 0:
-                    values, vectors = torch.linalg.eigh(left.double() / (1 - beta2**t))
-                    values = (values - min(values[0], 0) + precond_eps) ** (-1 / (2 * len(dims)))
-                    s[f"root{d}"] = (vectors * values @ vectors.T).float()
-            if t >= start and dims:
-                found = m / (1 - beta1**t)
-                for d in dims:
-                    found = torch.tensordot(s[f"root{d}"], found.movedim(d, 0), dims=1).movedim(0, d)
-                update = found * (update.norm() / found.norm())
-            p.sub_(lr * (update + decay * p))
-
-
 @pytest.mark.parametrize("options", (
     {}, {"start_preconditioning_step": 1}, {"precondition_frequency": 1, "max_precond_dim": 20}))
 def test_shampoo_has_the_steps_of_the_reference(options):
@@ -281,9 +251,10 @@ def test_shampoo_has_the_steps_of_the_reference(options):
     optimizer = tt.Shampoo(ours, 1e-2, (0.8, 0.95), eps=1e-6, weight_decay=0.1, strategy="fp32",
                            precond_eps=1e-2, **{"precondition_frequency": 3} | options)
     every = options.get("precondition_frequency", 3)
-    reference = ShampooReference(theirs, 1e-2, (0.8, 0.95), 1e-6, 0.1, every,
-                                 options.get("start_preconditioning_step", every), 1e-2,
-                                 options.get("max_precond_dim", 10000))
+    reference = peers.ShampooReference(
+        theirs, 1e-2, (0.8, 0.95), 1e-6, 0.1, every,
+        options.get("start_preconditioning_step", every), 1e-2,
+        options.get("max_precond_dim", 10000))
     for seed in range(10):
         train(optimizer, [seed])
         train(reference, [seed])
