@@ -111,7 +111,7 @@ STUDIED = {
         1.6e-2, True, "pytorch_optimizer, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
     "Shampoo": Studied(
         tandem.torch.Shampoo, ShampooReference, lambda steps: {"betas": (0.9, 0.99), "eps": 1e-8},
-        8e-3, True, "PyTorch, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
+        1.6e-2, True, "PyTorch, bf16 parameters", 8.0, page=DOCS / "Muon.md"),
 }
 
 
