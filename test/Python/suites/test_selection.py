@@ -118,6 +118,8 @@ def test_a_quick_run_has_nearly_every_function(collected):
     left, functions = set(too_slow(collected)), set(by_function(collected))
     chosen = by_function(choose_quick(collected))
     assert set(chosen) == functions - left
+    if len(functions) < 1000:
+        pytest.skip("this run has collected only a part of the tests")
     assert 15 * len(left) < len(functions)
 
 
