@@ -246,16 +246,12 @@ class Adan(_Library):
 #===------------------------------------------------------------------------===#
 
 
-#: Options of the authors' MARS and of pytorch_optimizer's, and their values with which these take our
-#: steps.
-_PEERS_OPTIONS = {"mars_type": ("adamw", "mars-adamw"), "ams_bound": (False,), "cautious": (False,),
-                  "weight_decouple": (True,), "fixed_decay": (False,)}
-
-
 class _MARSHypers(Hypers):
     """MARS's hyperparameters: those of parameters of fewer than two dimensions are AdamW's."""
 
     is_shaped = True
+    peers_options = {"mars_type": ("adamw", "mars-adamw"), "ams_bound": (False,), "cautious": (False,),
+                     "weight_decouple": (True,), "fixed_decay": (False,)}
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         return (1, 1) if len(shape) > 1 else None
@@ -291,17 +287,6 @@ class _MARSHypers(Hypers):
     def check(self, group: Mapping, index: int) -> None:
         if (gamma := self.number("gamma", group, index)) > 1:
             raise ValueError(f"gamma of param group {index} is {gamma:g}; it must be from 0 to 1")
-
-    @property
-    def flags(self) -> list[str]:
-        return [*super().flags, *_PEERS_OPTIONS]
-
-    def check_flags(self, group: Mapping, index: int) -> None:
-        for name, ours in _PEERS_OPTIONS.items():
-            if group.get(name, ours[0]) not in ours:
-                raise ValueError(f"param group {index} has {name}={group[name]!r}, which the kernel "
-                                 "of MARS does not compute; leave it out")
-        super().check_flags({k: v for k, v in group.items() if k not in _PEERS_OPTIONS}, index)
 
 
 def _pair_1d(group: Mapping, index: int) -> tuple[float, float]:

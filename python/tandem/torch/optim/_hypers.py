@@ -26,12 +26,15 @@ class Hypers:
             them.
         count: the state's key for a count of steps that only :meth:`value_at` reads, if any.
         running: the keys of a param group that steps change.
+        peers_options: options of other libraries' optimizers of this kind, and for each the values
+            with which they take the steps of this one.
     """
 
     #: Hyperparameters that PyTorch keeps together.
     _PAIRS: dict[str, tuple[str, ...]] = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
     count: str | None = None
     running: tuple[str, ...] = ()
+    peers_options: Mapping[str, tuple] = {}
     #: Whether hyperparameters depend on the count of steps, which the graph reads, too.
     reads_step = False
     #: Whether hyperparameters depend on the shapes of parameters.
@@ -127,13 +130,17 @@ class Hypers:
 
     @property
     def flags(self) -> list[str]:
-        """The options of PyTorch's optimizers that this one does not have."""
-        return [name for name in _FLAGS if name not in self.defaults]
+        """The options of PyTorch's optimizers that this one does not have, and those of others."""
+        return [*(name for name in _FLAGS if name not in self.defaults), *self.peers_options]
 
     def check_flags(self, group: Mapping, index: int) -> None:
-        """Refuses options of PyTorch's optimizers that the kernel does not support."""
+        """Refuses options of other optimizers that the kernel does not support."""
+        for name, ours in self.peers_options.items():
+            if group.get(name, ours[0]) not in ours:
+                raise ValueError(f"param group {index} has {name}={group[name]!r}, which the kernel of "
+                                 f"{self.owner} does not compute; it takes only {name}={ours[0]!r}")
         for name in self.flags:
-            if group.get(name):
+            if name not in self.peers_options and group.get(name):
                 raise ValueError(
                     f"param group {index} has {name}={group[name]!r}, which the kernel of "
                     f"{self.owner} does not compute; leave it out, or take another "

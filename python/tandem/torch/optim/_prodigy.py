@@ -27,14 +27,13 @@ _REASONS = {
 }
 #: A factor by which no d grows in float32.
 _UNLIMITED = 2.0**100
-#: Options of prodigyopt.Prodigy, and the values that it shares with this one.
-_PEERS_OPTIONS = {"decouple": True, "slice_p": 1}
 
 
 class _ProdigyHypers(Hypers):
     """Prodigy's hyperparameters, with truth values as numbers."""
 
     running = _RUNNING
+    peers_options = {"decouple": (True,), "slice_p": (1,)}
 
     def value_at(self, name: str, group: Mapping, index: int, step: int,
                  dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
@@ -52,17 +51,6 @@ class _ProdigyHypers(Hypers):
             if not self.number(name, group, index) > 0:
                 raise ValueError(f"{name!r} of param group {index} is {group[name]!r}; it must be above "
                                  "0, since d grows from it by factors")
-
-    @property
-    def flags(self) -> list[str]:
-        return [*super().flags, *_PEERS_OPTIONS]
-
-    def check_flags(self, group: Mapping, index: int) -> None:
-        for name, ours in _PEERS_OPTIONS.items():
-            if group.get(name, ours) != ours:
-                raise ValueError(f"param group {index} has {name}={group[name]!r}, which the kernel "
-                                 f"of Prodigy does not compute; it takes only {name}={ours}")
-        super().check_flags({k: v for k, v in group.items() if k not in _PEERS_OPTIONS}, index)
 
 
 def _s_beta(group: Mapping, index: int) -> float:

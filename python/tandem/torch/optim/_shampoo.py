@@ -15,9 +15,6 @@ from tandem.torch.optim.state._matching import IncompatibleKeys
 
 #: The names of a dimension's statistics, basis and inverse root in a state, before the dimension.
 STATISTICS, BASIS, ROOT = "GG", "Q", "inverse_root"
-#: Options of other libraries' SOAP, and the values that they share with this one.
-_PEERS_OPTIONS = {"merge_dims": False, "precondition_1d": False, "normalize_grads": False,
-                  "normalize_gradient": False}
 
 #===------------------------------------------------------------------------===#
 # External steps
@@ -161,6 +158,8 @@ class _SOAPHypers(Hypers):
     """SOAP's hyperparameters."""
 
     count = "step"
+    peers_options = dict.fromkeys(
+        ("merge_dims", "precondition_1d", "normalize_grads", "normalize_gradient"), (False,))
 
     def value_at(self, name: str, group: Mapping, index: int, step: int,
                  dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> float:
@@ -180,17 +179,6 @@ class _SOAPHypers(Hypers):
 
     def check(self, group: Mapping, index: int) -> None:
         _check_statistics(group, index)
-
-    @property
-    def flags(self) -> list[str]:
-        return [*super().flags, *_PEERS_OPTIONS]
-
-    def check_flags(self, group: Mapping, index: int) -> None:
-        for name, ours in _PEERS_OPTIONS.items():
-            if group.get(name, ours) != ours:
-                raise ValueError(f"param group {index} has {name}={group[name]!r}, which SOAP here does "
-                                 f"not compute; it takes only {name}={ours}")
-        super().check_flags({k: v for k, v in group.items() if k not in _PEERS_OPTIONS}, index)
 
 
 def _check_statistics(group: Mapping, index: int) -> None:
@@ -222,8 +210,8 @@ class SOAP(_Library):
     Each dimension of a parameter with two and more has statistics ``GG.<dim>``, an average of the
     gradient's products with itself, and their eigenvectors ``Q.<dim>``, both float32 and square.
     PyTorch computes them and the products that turn gradient and update; everything else is three
-    kernels. Moments are in the bases' coordinates. Vectors have AdamW's step. The first step only finds the bases and changes no
-    weight, as in the authors' code.
+    kernels. Moments are in the bases' coordinates. Vectors have AdamW's step. The first step only
+    finds the bases and changes no weight, as in the authors' code.
 
     Args:
         lr: the learning rate (3e-3).
@@ -256,13 +244,20 @@ class SOAP(_Library):
     def load_state_dict(self, state_dict: dict, strict: bool = True,
                         convert: bool = True) -> IncompatibleKeys | None:
         """Loads a state, which may be one of the authors' SOAP or of pytorch_optimizer.SOAP."""
-        states = {key: _counted(state) for key, state in state_dict["state"].items()}
+        states = {key: _as_here(state) for key, state in state_dict["state"].items()}
         return super().load_state_dict({**state_dict, "state": states}, strict, convert)
 
 
-def _counted(state: dict) -> dict:
-    """Returns a parameter's state whose count includes the first step. The authors' does not."""
-    return state | {"step": state["step"] + 1} if {"GG", "step"} <= set(state) else state
+def _as_here(state: dict) -> dict:
+    """Returns a parameter's state of another library with this one's count and coordinates. The
+    authors' count does not include the first step; pytorch_optimizer counts for a group, and keeps
+    the first moment in the parameter's own coordinates."""
+    if "GG" not in state:
+        return state
+    if "step" in state:
+        return state | {"step": state["step"] + 1}
+    bases = {f"{BASIS}.{dim}": basis.float() for dim, basis in enumerate(state["Q"]) if len(basis)}
+    return state | {"exp_avg": rotated(state["exp_avg"].float(), bases)}
 
 
 class _ShampooHypers(Hypers):

@@ -39,6 +39,26 @@ def soap(strategy="fp32", shapes=SHAPES, **options):
                                                  "min_8bit_size": 0} | options)
 
 
+def descend(optimizer):
+    """Takes 40 steps of a matrix along an ill-conditioned quadratic loss, whose axes are no
+    coordinates, and of a vector; returns the matrix's first loss and its last one."""
+    generator = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(24, 24, generator=generator))
+    bend = turn @ torch.diag(torch.logspace(0, -2, 24)) @ turn.T
+    matrix, vector = params_of(optimizer)
+
+    def loss():
+        w = matrix.detach().float()
+        return (w * (bend @ w)).sum().item()
+
+    first = loss()
+    for _ in range(40):
+        matrix.grad = (bend @ matrix.detach().float()).to(matrix.dtype)
+        vector.grad = vector.detach().clone()
+        optimizer.step()
+    return first, loss()
+
+
 #===----------------------------------------------------------------------===#
 # Steps
 #===----------------------------------------------------------------------===#
@@ -46,25 +66,10 @@ def soap(strategy="fp32", shapes=SHAPES, **options):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_trains_under_every_strategy(strategy):
-    """The loss of an ill-conditioned quadratic, whose axes are no coordinates, falls as under fp32,
-    where it ends at 3.5. Its first gradients are diagonal in the bases, so that most second moments
-    are tiny."""
-    generator = torch.Generator().manual_seed(0)
-    turn, _ = torch.linalg.qr(torch.randn(24, 24, generator=generator))
-    bend = turn @ torch.diag(torch.logspace(0, -2, 24)) @ turn.T
-    optimizer = soap(strategy, [(24, 16), (40,)], lr=0.1)
-    matrix, vector = params_of(optimizer)
-
-    def loss():
-        w = matrix.detach().float()
-        return (w * (bend @ w)).sum().item()
-
-    assert loss() > 80
-    for _ in range(40):
-        matrix.grad = (bend @ matrix.detach().float()).to(matrix.dtype)
-        vector.grad = vector.detach().clone()
-        optimizer.step()
-    assert loss() < 1.2 * 3.53
+    """The loss falls as under fp32, where it ends at 3.5. Its first gradients are diagonal in the
+    bases, so that most second moments are tiny."""
+    first, last = descend(soap(strategy, [(24, 16), (40,)], lr=0.1))
+    assert first > 80 and last < 1.2 * 3.53
 
 
 @pytest.mark.parametrize("strategy", ("fp32", "flash-f16", "dither-mulaw"))
@@ -264,22 +269,10 @@ def test_shampoo_has_the_steps_of_the_reference(options):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_shampoo_trains_under_every_strategy(strategy):
-    generator = torch.Generator().manual_seed(0)
-    turn, _ = torch.linalg.qr(torch.randn(24, 24, generator=generator))
-    bend = turn @ torch.diag(torch.logspace(0, -2, 24)) @ turn.T
-    (matrix,) = params = parameters([(24, 16)], dtype_of(strategy))
-    optimizer = tt.Shampoo(params, lr=0.1, strategy=strategy, precondition_frequency=2,
-                           precond_eps=1e-6, min_8bit_size=0)
-
-    def loss():
-        w = matrix.detach().float()
-        return (w * (bend @ w)).sum().item()
-
-    assert loss() > 80
-    for _ in range(40):
-        matrix.grad = (bend @ matrix.detach().float()).to(matrix.dtype)
-        optimizer.step()
-    assert loss() < 8
+    first, last = descend(tt.Shampoo(
+        parameters([(24, 16), (40,)], dtype_of(strategy)), lr=0.1, strategy=strategy,
+        precondition_frequency=2, precond_eps=1e-6, min_8bit_size=0))
+    assert first > 80 and last < 8
 
 
 def test_shampoo_goes_on_after_loading():
@@ -384,11 +377,21 @@ def test_refusals(options, error, message):
         tt.SOAP(parameters([(3, 4)]), **options)
 
 
+@pytest.mark.parametrize("cls", (tt.SOAP, tt.Shampoo))
+def test_flattened_parameters_are_refused(cls):
+    """Vectors of FSDP1 would silently get AdamW's step."""
+    (param,) = parameters([(12,)])
+    param._fsdp_flattened = True
+    with pytest.raises(ValueError, match="sharded by FSDP1, which flattens matrices, so that they "
+                                         "have no statistics; shard the model with fully_shard"):
+        cls([param])
+
+
 def test_options_of_others_are_refused():
     optimizer = soap(shapes=[(3, 4)])
     train(optimizer, range(2))
     for name in ("merge_dims", "precondition_1d", "normalize_grads", "normalize_gradient"):
         given = copy.deepcopy(optimizer.state_dict())
         given["param_groups"][0][name] = True
-        with pytest.raises(ValueError, match=f"{name}=True, which SOAP here does not compute"):
+        with pytest.raises(ValueError, match=f"{name}=True, which the kernel of SOAP does not compute"):
             optimizer.load_state_dict(given)

@@ -211,21 +211,14 @@ def _of_prodigy(state: Mapping, weight: torch.Tensor, label: str) -> dict:
 
 def _of_soap(state: Mapping, label: str) -> tuple[dict, dict[str, torch.Tensor]]:
     """Returns a state of the authors' SOAP, or of pytorch_optimizer's, without its lists of
-    statistics and bases, and these under our names. The latter keeps the first moment in the
-    parameter's own coordinates, and counts the steps of a group."""
+    statistics and bases, and these under our names. :meth:`SOAP.load_state_dict` has turned the
+    first moment into the bases."""
     state, kept = dict(state), {}
     for kind in ("GG", "Q"):
         for dim, tensor in enumerate(state.pop(kind, None) or ()):
             if len(tensor):
                 _check_plain(tensor, kind, label)
                 kept[f"{kind}.{dim}"] = tensor.detach().float()
-    if "step" not in state and "exp_avg" in state:
-        moment = state["exp_avg"].float()
-        for dim in range(moment.dim()):
-            basis = kept.get(f"Q.{dim}")
-            moment = moment.movedim(0, -1) if basis is None else torch.tensordot(
-                moment, basis, dims=[[0], [0]])
-        state["exp_avg"] = moment
     return state, kept
 
 

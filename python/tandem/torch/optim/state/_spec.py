@@ -43,6 +43,8 @@ class StateSpec(ParamPlanes):
                  external_states: ExternalStates | None = None):
         super().__init__(kernel, count)
         self._external_states = external_states
+        #: The shapes that it has returned, by the shape of the parameter.
+        self._external_shapes: dict[torch.Size, dict[str, torch.Size]] = {}
         self.joined_rows = joined_rows
         self.executor, self.on_cpu, self._of_states = executor, on_cpu, of_states
         self.has_copy = has_copy
@@ -106,7 +108,13 @@ class StateSpec(ParamPlanes):
         """
         if self._external_states is None:
             return {}
-        found = {name: torch.Size(own) for name, own in self._external_states(shape).items()}
+        if shape not in self._external_shapes:
+            self._external_shapes[shape] = self._checked_shapes(shape)
+        return self._external_shapes[shape]
+
+    def _checked_shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        found = {name: torch.Size(own)
+                 for name, own in self._external_states(torch.Size(shape)).items()}
         if taken := sorted({"step", *self.state_names} & set(found)):
             raise ValueError(f"external_states has {taken[0]!r}, which {self.kernel.name} keeps itself; "
                              "give it another name")
