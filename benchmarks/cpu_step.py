@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import tandem
-from common import HERE, SHAPES, load, machine, save
+from common import HERE, SHAPES, graph_of, load, machine, save
 
 #: Packages with an 8-bit AdamW for CPUs; they need not be installed.
 PEERS = ("bitsandbytes", "torchao")
@@ -31,10 +31,7 @@ def cases(size: str, isas) -> list[dict]:
     if size == "huge":
         return [dict(kind="tandem", name="bf16 sgd", graph="sgd", strategy="bf16")]
     ours = dict(kind="tandem", graph="adamw", isas=isas if size == "16M" else ())
-    # Moments of four bits are a ratio and the second moment.
-    result = [dict(ours, name=s, strategy=s, **(
-        {"graph": "adamw_ratio"} if s.endswith("-ratio4") else {}))
-              for s in sorted(tandem.strategies())]
+    result = [dict(ours, name=s, strategy=s, graph=graph_of(s)) for s in sorted(tandem.strategies())]
     result.append(dict(ours, name="unrounded", strategy="unrounded"))
     for form in ("fp32", "bf16"):
         for way in ("fused", "foreach"):

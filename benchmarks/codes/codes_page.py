@@ -18,7 +18,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(pathlib.Path(__file__).resolve().parent)]
 from candidates import CHOSEN, PYTORCH_BF16  # noqa: E402
-from common import RESULTS, load, origin, save_figure, table  # noqa: E402
+from common import RESULTS, graph_of, load, origin, save_figure, table  # noqa: E402
 from gradients import CHOOSING, HELD_OUT  # noqa: E402
 
 PICTURE = "images/codes.png"
@@ -155,7 +155,7 @@ States*; all are computed in NumPy. The file has some two hundred codes that los
 
 
 TIME = """
-## What a step costs
+## The cost of a step
 
 A step under four bits takes {least:.2f} to {most:.2f} times as long as one of 8 bits whose weight is stored alike, on a CPU: both moments are
 decoded and encoded from halves of bytes, and the first one is divided by the root of the second and multiplied by it again. The table has nanoseconds a
@@ -174,8 +174,7 @@ ALIKE = {"dither-ratio4": "dither-mulaw", "residual-ratio4": "residual-mulaw",
 
 def slots(strategy: str, kernels: dict) -> str:
     """Returns the issue slots of an element on sm_90."""
-    graph = "adamw_ratio" if strategy in ALIKE else "adamw"
-    launches = kernels[f"{graph}/{strategy}"]["sm_90"]["launches"]
+    launches = kernels[f"{graph_of(strategy)}/{strategy}"]["sm_90"]["launches"]
     return f"{sum(launch['slots']['issue'] for launch in launches):.0f}"
 
 
