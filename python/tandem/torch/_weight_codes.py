@@ -28,7 +28,7 @@ class _Parts(NamedTuple):
 class Codes(_Parts):
     """A matrix in codes, and its scale or those of its groups."""
 
-    #: The scale of the tensor, of which those of groups are multiples, if there is one.
+    #: The tensor's scale, by which those of groups are multiplied; None if groups have the only ones.
     tensor_scale: torch.Tensor | None = None
 
     @staticmethod

@@ -35,8 +35,8 @@ class WeightOperands(Mapping):
     ``operands[weight]`` has the codes of the current value, ``rows`` in the weight's shape and
     ``scale``, one or an entry for each group; ``turned`` are the codes of the transpose, if the
     storage has them. Codes of four bits are two in a byte, the first in its low half, and
-    ``tensor_scale`` is the second level of NVFP4's scales. It is an error before the first step, and after the weight has been written
-    in other ways. Each step writes new codes to the same memory.
+    ``tensor_scale`` is the second level of NVFP4's scales. It is an error before the first step,
+    and after the weight has been written in other ways. Each step writes new codes to the same memory.
 
     Attributes:
         names: the names of the weights.
@@ -248,8 +248,8 @@ def _why_not_stored(optimizer: Optimizer, weight: torch.Tensor, group: Mapping, 
         return (f"has head_dim={other.joined_rows}, which joins its rows in a step; give it a param "
                 "group with head_dim=None")
     if local.shape[-1] % 2 and any(p.is_packed for p in other.operand_planes):
-        return (f"has rows of {local.shape[-1]} elements, of which the last would share a byte with the "
-                "next row's first")
+        return (f"has rows of {local.shape[-1]} elements, an odd number, so that a byte would hold codes of "
+                "two rows; pad the layer to an even number of inputs")
     has_rows = other.kernel.is_matrix or any(p.is_grouped for p in other.operand_planes)
     is_joined = other.size_of(local)[1] != local.shape[-1]
     if has_rows and (is_joined or (spec.group > 1 and spec.size_of(local) != other.size_of(local))):

@@ -136,6 +136,11 @@ def test_cautious_masks(name, options):
     compared("flash-f16", name, SHAPES, 1000, **options)
 
 
+@pytest.mark.parametrize("options", ({"decay": "before"}, {"max_norm": 0.5}))
+def test_ratios(options):
+    compared("residual-ratio4", "adamw", SHAPES, 1000, stores_ratio=True, **options)
+
+
 def test_came():
     compared("dither-mulaw", "came", [(24, 80), (150,), (1, 300)], 1000)
 

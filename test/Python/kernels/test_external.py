@@ -58,7 +58,7 @@ func.func @chain(
 
 
 def mix(bits):
-    """Returns numbers each of which depends on others: neighbours swapped, signs flipped."""
+    """Returns the numbers with their signs flipped, each in its neighbour's place."""
     return np.roll(bits, 1) ^ bits.dtype.type(1 << 8 * bits.itemsize - 1)
 
 

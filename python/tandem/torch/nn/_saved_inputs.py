@@ -24,16 +24,16 @@ _SIGNS = (1, 1, 1, -1) * 3 + (-1, -1, -1, 1)
 
 @functools.lru_cache(maxsize=None)
 def _signs(device: torch.device) -> torch.Tensor:
-    """Returns the signs on a device, where a CUDA graph cannot bring them."""
+    """Returns the signs on a device. They are kept, since a CUDA graph cannot copy them there."""
     with torch.inference_mode(False):
         return torch.tensor(_SIGNS, dtype=torch.float32, device=device)
 
 
 def hadamard(x: torch.Tensor, back: bool = False) -> torch.Tensor:
-    """Returns the randomized Hadamard transform of each 16 neighbours in a row, or undoes it.
+    """Returns the Hadamard transform, after fixed signs, of each 16 neighbours in a row, or undoes it.
 
-    It computes in float32, in sums and differences of two, so that all devices have the same bits.
-    The largest number of 16 is spread over all of them.
+    It computes in float32, and only sums and differences of two numbers are rounded, so that bits do
+    not depend on the order in which a device adds. The largest number of 16 is spread over all.
     """
     signs = _signs(x.device)
     y = x.reshape(-1, MIXED).to(torch.float32, copy=True)

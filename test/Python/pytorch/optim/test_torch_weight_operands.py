@@ -389,8 +389,8 @@ def test_refusals():
                                              "layers as codes and scales of the same step"):
             tt.write_operands(model, optimizer, recipe)
     odd = torch.nn.Linear(33, 4, bias=False).bfloat16()
-    with pytest.raises(ValueError, match="weight has rows of 33 elements, of which the last would "
-                                         "share a byte with the next row's first"):
+    with pytest.raises(ValueError, match="weight has rows of 33 elements, an odd number, so that a "
+                                         "byte would hold codes of two rows; pad the layer"):
         tt.write_operands(odd, optimizer_of(odd), "nvfp4")
     with pytest.raises(KeyError, match="none of the weights that have operands: 0.weight"):
         tt.write_operands(model, optimizer)[torch.zeros(1)]
